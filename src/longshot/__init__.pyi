@@ -11,7 +11,7 @@ from .data import list_datasets as list_datasets  # what is registered here
 from .data import get_dataset as get_dataset  # download a published dataset
 from .tasks import identify_dataset as identify_dataset  # which testbeds and datasets a folder serves
 from .api import show_dataset as show_dataset  # classes, sizes, copies and odd images at a glance
-from .api import find_overlap as find_overlap  # what two datasets share
+from .audit import find_overlap as find_overlap  # what two datasets share
 from .audit import find_suspects as find_suspects  # images whose label is doubtful
 from .models import list_backbones as list_backbones  # what can embed images
 from .models import embed as embed  # run a backbone over a dataset
@@ -22,7 +22,7 @@ from .tasks import open_split as open_split  # a class split from a file or by n
 from .tasks import make_split as make_split  # divide classes at a chosen distance
 from .tasks import compare_splits as compare_splits  # measure splits side by side
 from .api import plot_splits as plot_splits  # draw splits: their classes in the plane, or how hard they are
-from .api import sample as sample  # draw tasks into a testbed
+from .tasks import sample as sample  # draw tasks into a testbed
 from .api import inspect as inspect  # describe and check a testbed
 from .diagnosis import check as check  # from a folder of images to a verdict
 from .diagnosis import measure_attributes as measure_attributes  # what is known of images
@@ -32,7 +32,7 @@ from .api import check_method as check_method  # the common test of a method
 from .evaluation import evaluate as evaluate  # run methods over testbeds
 from .evaluation import compare as compare  # two runs, task by task
 from .api import report as report  # a page from results
-from .api import train as train  # make a backbone
+from .training import train as train  # make a backbone
 from .api import tune as tune  # search for settings
 from .studies import run_study as run_study  # a paper's protocol on any dataset
 from .publish import bench as bench  # a model on a frozen suite

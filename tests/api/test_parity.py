@@ -92,11 +92,6 @@ def test_every_option_is_a_parameter_with_the_same_default(
             continue
         repeated = option.nargs == -1 or getattr(option, "multiple", False)
         default, expected = None if repeated else option.default, function[option_name]
-        if plain(default) != plain(expected) and not _same_words(name, option):
+        if plain(default) != plain(expected):
             differing.append(f"{words}: {option_name} is {default!r} there and {expected!r} in Python")
     assert not differing, "\n".join(differing)
-
-
-def _same_words(name: str, option: click.Parameter) -> bool:
-    """``train`` leaves the sampler to the algorithm: None means the command's fixed and uniform."""
-    return name == "train" and option.name in ("shape", "classes")

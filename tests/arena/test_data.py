@@ -73,3 +73,13 @@ def test_a_competition_names_folders_or_branches_of_an_album(tmp_path: Path, fre
     assert len(folder) == len(branch) == 12
     assert branch.class_ids == tuple(f"DOG/{name}" for name in folder.class_ids)
     assert (np.asarray(folder.image(5)) == np.asarray(branch.image(5))).all()
+
+
+def test_tasks_of_look_alikes_need_a_judge(competition: Competition) -> None:
+    phase = competition.phase("feedback")
+    alike = competition.model_copy(update={"classes": "alike", "judge": ("pixels",)})
+    plain, chosen = (CompetitionData(each).test_tasks(phase, seed=1) for each in (competition, alike))
+    assert len(plain) == len(chosen)
+    nobody = competition.model_copy(update={"classes": "alike"})
+    with pytest.raises(UserError, match="asks networks which classes look alike, and none is named"):
+        CompetitionData(nobody).test_tasks(phase, seed=1)

@@ -145,10 +145,8 @@ def test_kind_and_mirror_are_told(planted: tuple[ImagePairs, Dataset, Dataset, d
         (a.keys[i].as_py().split("/")[0], KINDS[k]) for (i, _), k in zip(pairs.rows, pairs.kind, strict=True)
     }
     assert ("exact", "exact") in kinds and ("jpeg", "near") in kinds and ("mirrored", "near") in kinds
-    turned = [
-        pairs.symmetry[p] for p, (i, _) in enumerate(pairs.rows) if a.keys[i].as_py().startswith("mirrored")
-    ]
-    assert np.mean(np.array(turned) == 1) > 0.9
+    copies = [p for p, (i, _) in enumerate(pairs.rows) if a.keys[i].as_py().startswith("mirrored")]
+    assert np.mean(pairs.mirrored[copies]) > 0.9
 
 
 @pytest.mark.long
@@ -239,10 +237,10 @@ def test_edited_photographs_are_found_and_told_how(shared: Path, tmp_path: Path)
     for kind in EDITS:
         assert sum(copy.startswith(kind) for copy in missed) <= 0.1 * each, (kind, missed)
     assert precision >= 0.97  # photographs taken a moment apart are in it
-    for (i, _), symmetry in zip(pairs.rows.tolist(), pairs.symmetry.tolist(), strict=True):
+    for i, mirrored, turned in zip(pairs.rows[:, 0].tolist(), pairs.mirrored, pairs.turned, strict=True):
         kind = a.keys[i].as_py().split("/")[0]
         if kind in ("mirrored", "brightness", "grey"):
-            assert symmetry == (1 if kind == "mirrored" else 0)
+            assert (mirrored, turned % 359) == (kind == "mirrored", 0)
 
 
 def _some_real(shared: Path, name: str) -> Dataset:

@@ -54,7 +54,7 @@ def test_a_format_stands_before_a_url(memory: Any) -> None:
     source = "pattern(paths='*/<class>/*'):memory://shelf/photos/"
     dataset = open_dataset(source)
     assert (dataset.class_ids, dataset.source) == (("crimson", "teal"), source)
-    assert registry.find(dataset.fingerprint, "photos").source == source
+    assert registry.reopen_dataset(dataset.fingerprint, "photos").source == source
     with pytest.raises(
         UserError, match="None of the 6 images of memory://shelf/photos/ has a path of the form"
     ):
@@ -65,12 +65,12 @@ def test_a_format_stands_before_a_url(memory: Any) -> None:
 
 def test_it_is_found_again_by_its_fingerprint_while_the_copy_is_there(memory: Any) -> None:
     dataset = open_dataset("memory://shelf/photos.zip")
-    assert registry.find(dataset.fingerprint, "photos").source == dataset.source
+    assert registry.reopen_dataset(dataset.fingerprint, "photos").source == dataset.source
     assert [row["present"] for row in registry.entries()] == [True]
     prune_cache([entry for entry in cache_entries() if entry.kind == "remote"])
     assert [row["present"] for row in registry.entries()] == [False]
     with pytest.raises(UserError) as caught:
-        registry.find(dataset.fingerprint, "photos")
+        registry.reopen_dataset(dataset.fingerprint, "photos")
     assert "was fetched from memory://shelf/photos.zip, and its copy is no longer in the cache" in str(
         caught.value
     )

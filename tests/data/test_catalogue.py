@@ -17,8 +17,8 @@ from longshot.data import (
     list_datasets,
     list_formats,
     open_dataset,
+    take_branch,
     take_rows,
-    under,
 )
 from longshot.data.formats import FORMATS
 
@@ -109,9 +109,9 @@ def test_a_part_has_the_classes_rows_splits_and_attributes_of_its_rows(
     assert part.splits == {"train": ("x/a",), "test": ("y/c",)}
     assert part.attributes is not None and part.attributes["tag"].to_pylist() == ["x/a1", "y/c0", "y/c1"]
     assert part.taxonomy is not None and set(part.taxonomy.leaves) == {"x/a", "y/c"}
-    branch = under(dataset, "x")
+    branch = take_branch(dataset, "x")
     assert (branch.name, branch.class_ids, branch.sizes.tolist()) == ("pictures-x", ("x/a", "x/b"), [3, 2])
-    pixels = [under(dataset, "y").image(row).getpixel((0, 0)) for row in range(2)]
+    pixels = [take_branch(dataset, "y").image(row).getpixel((0, 0)) for row in range(2)]
     assert pixels == [(0, 0, 2), (1, 2, 3)] and part.image(2).getpixel((0, 0)) == (1, 2, 3)
     with pytest.raises(UserError, match="no classes under 'z'; it has 2 branches: 'x', 'y'"):
-        under(dataset, "z")
+        take_branch(dataset, "z")

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from longshot.base import UserError
-from longshot.data import ImageError, find, find_bad, open_dataset
+from longshot.data import ImageError, find_bad, open_dataset, reopen_dataset
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 
@@ -61,7 +61,7 @@ def test_later_openings_agree(damaged: Path, capsys: pytest.CaptureFixture[str])
     later = open_dataset(damaged)
     assert (later.fingerprint, later.skipped) == (first.fingerprint, first.skipped)
     assert "3 unreadable images of 8" in capsys.readouterr().err
-    assert find(first.fingerprint).skipped == BAD
+    assert reopen_dataset(first.fingerprint).skipped == BAD
 
 
 def test_later_openings_agree_without_the_scan_cache(damaged: Path, fresh_cache: Path) -> None:

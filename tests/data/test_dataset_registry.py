@@ -20,14 +20,14 @@ MakeTree = Callable[[Mapping[str, int]], Path]
 
 def test_find_reopens_by_fingerprint(tree: MakeTree) -> None:
     dataset = open_dataset(tree({"a": 2, "b": 1}))
-    assert registry.find(dataset.fingerprint).source == dataset.source
+    assert registry.reopen_dataset(dataset.fingerprint).source == dataset.source
 
 
 def test_find_says_when_nothing_is_known(fresh_cache: Path) -> None:
     with pytest.raises(
         UserError, match=r"'birds' \(abcabcabcabc\) is not known .* datasets=\{\"birds\": PATH\}"
     ):
-        registry.find("abc" * 20, name="birds")
+        registry.reopen_dataset("abc" * 20, name="birds")
 
 
 def test_find_says_when_the_folder_is_gone(tree: MakeTree) -> None:
@@ -37,7 +37,7 @@ def test_find_says_when_the_folder_is_gone(tree: MakeTree) -> None:
     with pytest.raises(
         UserError, match=r"no longer at .*pictures; say where it is with datasets=\{\"pictures\": PATH\}"
     ):
-        registry.find(dataset.fingerprint)
+        registry.reopen_dataset(dataset.fingerprint)
 
 
 def test_find_says_what_changed(tree: MakeTree) -> None:
@@ -45,7 +45,7 @@ def test_find_says_what_changed(tree: MakeTree) -> None:
     dataset = open_dataset(root)
     (root / "a" / "000.png").unlink()
     with pytest.raises(UserError, match="it had 1 classes and 2 images, now there are 1 and 1"):
-        registry.find(dataset.fingerprint)
+        registry.reopen_dataset(dataset.fingerprint)
 
 
 def test_find_takes_another_copy(tree: MakeTree, tmp_path: Path, zip_of: Callable[..., Path]) -> None:
@@ -54,7 +54,7 @@ def test_find_takes_another_copy(tree: MakeTree, tmp_path: Path, zip_of: Callabl
     copy = open_dataset(zip_of(root, tmp_path / "copy.zip"))
     assert copy.fingerprint == fingerprint
     Path(copy.source).unlink()
-    assert registry.find(fingerprint).source == str(root)
+    assert registry.reopen_dataset(fingerprint).source == str(root)
 
 
 def test_find_prefers_the_source_of_that_name(
@@ -64,8 +64,8 @@ def test_find_prefers_the_source_of_that_name(
     blurred = tmp_path / "blurred"  # other pixels under the same names
     shutil.copytree(dataset.source, blurred)
     open_dataset(blurred)
-    assert registry.find(dataset.fingerprint, "pictures").source == dataset.source
-    assert registry.find(dataset.fingerprint, "blurred").source == str(blurred)
+    assert registry.reopen_dataset(dataset.fingerprint, "pictures").source == dataset.source
+    assert registry.reopen_dataset(dataset.fingerprint, "blurred").source == str(blurred)
     assert {entry["name"] for entry in registry.entries()} == {"pictures", "blurred"}
     assert capsys.readouterr().err == ""
 
@@ -77,7 +77,7 @@ def test_find_tells_a_choice_between_namesakes(
     other = tmp_path / "elsewhere" / "pictures"
     shutil.copytree(dataset.source, other)
     open_dataset(other)
-    assert registry.find(dataset.fingerprint, "pictures").source == str(other)
+    assert registry.reopen_dataset(dataset.fingerprint, "pictures").source == str(other)
     warning = capsys.readouterr().err
     assert f"taken from {other}, although '{dataset.source}'" in warning
     assert 'datasets={"pictures": PATH} takes another' in warning
@@ -90,12 +90,12 @@ def test_copies_that_are_gone_are_forgotten_before_others(tree: MakeTree, tmp_pa
         shutil.copytree(dataset.source, copy)
         open_dataset(copy)
         shutil.rmtree(copy)
-    assert registry.find(dataset.fingerprint, "pictures").source == dataset.source
+    assert registry.reopen_dataset(dataset.fingerprint, "pictures").source == dataset.source
 
 
 def test_find_tells_when_only_another_name_fits(tree: MakeTree, capsys: pytest.CaptureFixture[str]) -> None:
     dataset = open_dataset(tree({"a": 2}))
-    assert registry.find(dataset.fingerprint, "birds").source == dataset.source
+    assert registry.reopen_dataset(dataset.fingerprint, "birds").source == dataset.source
     assert f"'birds' ({dataset.fingerprint[:12]}) is taken from {dataset.source};" in capsys.readouterr().err
 
 
@@ -138,7 +138,7 @@ def test_forget_drops_name_scan_and_fingerprint(tree: MakeTree, fresh_cache: Pat
     assert registry.entries() == []
     assert list((fresh_cache / "scans").iterdir()) == []
     with pytest.raises(UserError, match="not known"):
-        registry.find(dataset.fingerprint)
+        registry.reopen_dataset(dataset.fingerprint)
 
 
 def test_forget_an_unknown_name(fresh_cache: Path) -> None:

@@ -18,7 +18,7 @@ from PIL import Image
 
 from conftest import RunCli
 from longshot.base import Progress, UserError
-from longshot.data import TASKS, get_dataset, list_downloads, open_dataset, plan_download
+from longshot.data import VTAB_TASKS, get_dataset, list_downloads, open_dataset, plan_download
 from longshot.data.formats import make_format
 from longshot.data.get import transfer as fetching
 from longshot.data.get.sources import RemoteFile, all_sources
@@ -444,7 +444,7 @@ def test_what_a_person_must_fetch_is_opened_by_a_reader_that_there_is() -> None:
     hands = [source.by_hand for source in all_sources().values() if source.by_hand]
     assert len(hands) >= 40 and all(hand.where.startswith("http") for hand in hands)
     forms = [make_format(hand.reader) for hand in hands if hand.reader]
-    assert {form.settings["task"] for form in forms if form.name == "vtab"} <= set(TASKS)
+    assert {form.settings["task"] for form in forms if form.name == "vtab"} <= set(VTAB_TASKS)
 
 
 def test_the_list_and_a_dry_run_ask_nobody(

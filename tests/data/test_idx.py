@@ -159,7 +159,7 @@ def test_an_unknown_split_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["split=3", "names=['fashion']"])
 def test_a_setting_that_is_no_text_is_told(tmp_path: Path, setting: str) -> None:
-    with pytest.raises(UserError, match="of mnist is a name in quotes"):
+    with pytest.raises(UserError, match="of mnist is a text in quotes"):
         open_dataset(f"mnist({setting}):{mnist(tmp_path)}")
 
 

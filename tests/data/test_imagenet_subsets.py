@@ -217,7 +217,7 @@ def test_a_class_in_two_lists_is_refused(imagenet: Path) -> None:
 
 
 def test_lists_must_be_a_path(imagenet: Path) -> None:
-    with pytest.raises(UserError, match=r"setting of the wrong type: lists is the path of a folder"):
+    with pytest.raises(UserError, match=r"The setting lists of tiered-imagenet is a text in quotes"):
         open_dataset(f"tiered-imagenet(lists=5):{imagenet / 'ilsvrc'}")
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.data.formats.meta_album import SETS, album, domain_and_set
+from longshot.data.formats.meta_album import SETS, album_datasets, domain_and_set
 
 BIRDS = {"owl": ["barn owl", "snowy owl"], "wader": ["kiwi", "ibis"]}
 Make = Callable[..., Path]
@@ -123,7 +123,7 @@ def birds_and_dogs(make: Make) -> Path:
 
 
 def test_an_album_of_several(birds_and_dogs: Path) -> None:
-    assert [(p.name, p.domain, p.set, p.role) for p in album(birds_and_dogs)] == [
+    assert [(p.name, p.domain, p.set, p.role) for p in album_datasets(birds_and_dogs)] == [
         ("BRD", "Large Animals", 0, "train"),
         ("DOG", "Large Animals", 1, "test"),
         ("FLW", "Plants", 0, "train"),

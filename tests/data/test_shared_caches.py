@@ -62,7 +62,7 @@ def test_names_and_places_are_known_from_every_cache(
     fingerprint = add_dataset("letters", photos_npz).dataset.fingerprint
     places(monkeypatch, tmp_path / "own", tmp_path / "shared")
     assert open_dataset("letters").fingerprint == fingerprint
-    assert registry.find(fingerprint).source == str(photos_npz)
+    assert registry.reopen_dataset(fingerprint).source == str(photos_npz)
     assert not (tmp_path / "own" / "registry.json").exists()  # nothing was new
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 
 from longshot.base import UserError
 from longshot.data import ImageError
+from longshot.data.file_readers import OpenFiles
 from longshot.data.formats import spans
 from longshot.data.formats.spans import SpanStore, read_span
 
@@ -56,12 +57,12 @@ def test_a_replaced_file_is_read_anew(tmp_path: Path) -> None:
     assert read_span(str(file), 4, 5) == b"after"
 
 
-def test_few_files_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans, "_MOST_OPEN", 3)
+def test_few_files_stay_open(tmp_path: Path) -> None:
+    files = OpenFiles(spans._Handle, 3)
     for i in range(10):
         (tmp_path / str(i)).write_bytes(bytes([i]))
-    assert [read_span(str(tmp_path / str(i % 10)), 0, 1)[0] for i in range(30)] == list(range(10)) * 3
-    assert len(spans._open) <= 3
+    assert [files(str(tmp_path / str(i % 10))).read(0, 1)[0] for i in range(30)] == list(range(10)) * 3
+    assert len(files._files) == 3
 
 
 def test_a_file_that_ends_early_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.data import open_dataset, stores, survey
+from longshot.data import open_dataset, stores, survey_images
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def mixed(tmp_path: Path) -> Path:
 
 def test_odd_images_are_told_by_kind(mixed: Path) -> None:
     dataset = open_dataset(mixed)
-    looked = survey(dataset)
+    looked = survey_images(dataset)
     kinds = {kind: dataset.keys.take(rows).to_pylist() for kind, rows in looked.odd().items()}
     assert kinds == {
         "of one colour": ["bee/colour.png"],
@@ -49,12 +49,12 @@ def test_pictures_of_one_shape_are_not_odd(tmp_path: Path) -> None:
     """Banners are extremely long, but so are all the others."""
     pixels = np.random.default_rng(1).integers(0, 255, (4, 10, 90, 3), np.uint8)
     np.savez(tmp_path / "banners.npz", images=pixels, labels=["a", "a", "b", "b"])
-    looked = survey(open_dataset(tmp_path / "banners.npz"))
+    looked = survey_images(open_dataset(tmp_path / "banners.npz"))
     assert looked.odd() == {} and looked.sizes() == "90 × 10"
 
 
 def test_a_second_look_decodes_what_is_new(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = survey(open_dataset(mixed))
+    before = survey_images(open_dataset(mixed))
     Image.new("RGB", (8, 8)).save(mixed / "bee" / "zoo.png")
     decoded: list[str] = []
     read = stores.FileStore.read
@@ -65,6 +65,6 @@ def test_a_second_look_decodes_what_is_new(mixed: Path, monkeypatch: pytest.Monk
         return image
 
     monkeypatch.setattr(stores.FileStore, "read", counted)
-    after = survey(open_dataset(mixed))
+    after = survey_images(open_dataset(mixed))
     assert decoded == ["8 × 8"]
     assert after.widths[:-1].tolist() == before.widths.tolist() and after.plain[-1]

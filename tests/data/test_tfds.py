@@ -14,7 +14,7 @@ import pytest
 
 from longshot import open_dataset
 from longshot.base import UserError
-from longshot.data import cut
+from longshot.data import cut_splits
 from longshot.data.formats.tfds_folder import read_prepared
 from record_writers import Features, feature, png, write_records, write_tfds
 
@@ -269,7 +269,7 @@ def test_slices_are_cut_where_tfds_cuts_them(genuine: tuple[Path, dict[str, Any]
         "train[60%:80%]": ("train", 60, 80),
         "test[:50%]": ("test", 0, 50),
     }
-    for text, (split, start, stop) in cut(slices, {"train": 40, "test": 11}).items():
+    for text, (split, start, stop) in cut_splits(slices, {"train": 40, "test": 11}).items():
         assert expected["slices"][split][start:stop] == expected["slices"][text]
 
 

@@ -179,7 +179,7 @@ def test_the_index_finds_what_the_package_wrote(file: Path) -> None:
     from tfrecord.reader import tfrecord_iterator
 
     written = [bytes(record) for record in tfrecord_iterator(str(file))]
-    index, data = index_file(file, verify=True), file.read_bytes()
+    index, data = index_file(file, lambda data: None), file.read_bytes()
     spans = zip(index.offsets.tolist(), index.lengths.tolist(), strict=True)
     assert [data[o + HEAD : o + n - FOOT] for o, n in spans] == written
 
@@ -210,7 +210,7 @@ def test_a_flipped_bit_is_named_with_file_and_place(file: Path, part: str, posit
     start, end = int(index.offsets[2]), int(index.offsets[2] + index.lengths[2])
     flip(file, start + position if position >= 0 else end + position)
     with pytest.raises(UserError, match=f"a.tfrecords is damaged: .*{words}"):
-        index_file(file, verify=True)
+        index_file(file, lambda data: None)
 
 
 @pytest.mark.parametrize("remaining", [5, 13, 40])

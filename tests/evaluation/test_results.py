@@ -299,8 +299,10 @@ class TestWrongTypes:
         [
             ({"backbones": 3}, "backbones is 3 (int), but it must be the name of a backbone"),
             ({"backbones": ["pixels", None]}, "backbones is None (NoneType), but it must be"),
-            ({"methods": 3}, "methods is or holds 3 (int), but it must be the name of a method"),
-            ({"methods": ProtoNet}, "but it must be the name of a method"),
+            (
+                {"methods": 3},
+                "3 (int) is no method; give a name, a function of (support, support_label, query, way)",
+            ),
             ({"testbeds": 3}, "testbeds is or holds 3 (int), but it must be a Testbed"),
             ({"testbeds": [None]}, "testbeds is or holds None (NoneType)"),
         ],

@@ -200,6 +200,7 @@ def test_a_tree_finds_planted_families(
         ({"judge": "pixels", "judging": "worst"}, 'judging="worst" goes with'),
         ({"judge": "pixels", "features": "f.npy"}, "looks at features: give one of"),
         ({"judge": "pixels", "nearest": 0}, "whole number of at least 1"),
+        ({"judge": "pixels", "beta": float("inf")}, "beta is inf; it must be finite"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(birds: Dataset, words: dict[str, Any], sentence: str) -> None:

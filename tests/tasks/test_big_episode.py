@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from longshot.base import UserError
-from longshot.data import Dataset, cut
+from longshot.data import Dataset, cut_splits
 from longshot.evaluation import evaluate
 from longshot.tasks import BigEpisode, Testbed, shuffled_splits, split_rows, with_splits
 from longshot.tasks.big_episode import CUTS
@@ -168,7 +168,7 @@ def test_what_is_lacking_is_cut_as_vtab_cuts_its_own(
 ) -> None:
     sizes = json.loads((shared / "golden" / "vtab_splits.json").read_text(encoding="utf-8"))[task]
     pieces, _ = CUTS[tuple(official)]
-    slices = {part: stop - start for part, (_, start, stop) in cut(pieces, official).items()}
+    slices = {part: stop - start for part, (_, start, stop) in cut_splits(pieces, official).items()}
     assert slices == {"train": sizes["train"], "validation": sizes["val"], "test": sizes["test"]}
 
 
@@ -245,9 +245,9 @@ def test_an_order_that_is_not_known_is_refused(data: Dataset) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"support": "first"}, "no support 'first'; choose train800val200 or trainval"),
-        ({"train": 0}, "train images are 0, but must be at least 1"),
-        ({"block": 0}, "block is 0, but must be at least 1"),
+        ({"support": "first"}, "no support 'first'; choose 'train800val200' or 'trainval'"),
+        ({"train": 0}, "train is 0; it must be a whole number of at least 1"),
+        ({"block": 0}, "block is 0; it must be a whole number of at least 1"),
     ],
 )
 def test_wrong_settings_are_named(wrong: dict[str, object], message: str) -> None:

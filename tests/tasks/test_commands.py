@@ -68,7 +68,7 @@ def test_dropped_classes_are_told(photos: Path, run_cli, tmp_path: Path) -> None
         (["--way", "9"], "There are 8 classes in 'PHOTOS'"),
         (["--classes", "siblings", "--way", "5"], "No super-class of 'PHOTOS' has the 5 classes"),
         (["--way", "1"], "The number for way is 1"),
-        (["--level", "1"], "--level 1 goes with --classes siblings or bilevel only"),
+        (["--level", "1"], "--level 1 goes with --classes bilevel or siblings only"),
         (["--split", "test"], "has no split 'test'"),
         (["--way", "8", "--shot", "29", "--query", "1", "--tasks", "0"], "0 is not in the range"),
     ],

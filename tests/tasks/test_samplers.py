@@ -185,7 +185,7 @@ def test_siblings_name_the_largest_super_class(make_dataset) -> None:
             lambda: AnyShape(min_shot=5, max_shot=4),
             "The number for max_shot is 4, but must be a whole number between 5",
         ),
-        (lambda: SiblingClasses(level=0), "The level is 0"),
+        (lambda: SiblingClasses(level=0), "SiblingClasses's level is 0"),
     ],
 )
 def test_parameters_are_checked(make, message: str) -> None:

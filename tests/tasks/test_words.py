@@ -155,7 +155,7 @@ def test_an_estimate_draws_without_features(dataset) -> None:
         ({"classes": "sibling"}, "There are no classes 'sibling'; did you mean 'siblings'?"),
         (
             {"instances": "zzz"},
-            "There are no instances 'zzz'; choose uniform, difficult, easy, greedy, filtered, shifted, matched.",
+            "There are no instances 'zzz'; choose uniform, difficult, easy, filtered, greedy, matched, shifted.",
         ),
         ({"shape": "fix"}, "There is no shape 'fix'; did you mean 'fixed'?"),
         (
@@ -166,7 +166,7 @@ def test_an_estimate_draws_without_features(dataset) -> None:
         (
             {"classes": SiblingClasses},
             "The parameter classes is <class 'longshot.tasks.class_samplers.SiblingClasses'>; give one of uniform, "
-            "semantic, alike, hierarchical, siblings, bilevel, or an object such as UniformClasses().",
+            "alike, bilevel, hierarchical, semantic, siblings, or an object such as UniformClasses().",
         ),
         ({"wai": 5}, "A sampler has no setting 'wai'; did you mean 'way'?"),
         ({"taks": 5}, "A sampler has no setting 'taks'; did you mean 'tasks'?"),
@@ -179,7 +179,7 @@ def test_an_estimate_draws_without_features(dataset) -> None:
         ({"tasks": "ten"}, "sample's tasks is 'ten'; it must be a whole number of at least 1."),
         (
             {"level": 1},
-            'level=1 goes with classes="siblings" or "bilevel" only; leave it out or add that.',
+            'level=1 goes with classes="bilevel" or "siblings" only; leave it out or add that.',
         ),
         (
             {"shape": FixedShape(), "way": 5},
@@ -231,7 +231,7 @@ def test_a_mistake_is_one_sentence(dataset, settings: dict[str, Any], sentence: 
         ),
         (
             lambda features: SiblingClasses(level="one"),  # type: ignore[arg-type]
-            "The level is 'one', but must be a whole number: 1 (below the root) or more.",
+            "SiblingClasses's level is 'one'; it must be a whole number of at least 1.",
         ),
         (
             lambda features: SemanticClasses(alpha="big"),  # type: ignore[arg-type]

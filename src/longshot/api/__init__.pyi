@@ -6,10 +6,7 @@ from .installation import doctor as doctor  # What is installed, which extras wo
 from .verbs import estimate as estimate  # What a verb with the same parameters would take in time and disk
 from .verbs import public as public  # `function` as `longshot.name`
 from .reports import inspect as inspect  # Describe a testbed
-from .torch_verbs import check_method as check_method  # Run the common test on a method
+from .method_check import check_method as check_method  # Run the common test on a method
 from .reports import report as report  # Write one self-contained page, or the table alone, from the results of one …
 from .reports import plot_splits as plot_splits  # Draw the classes in the plane of their first two principal …
-from .torch_verbs import find_overlap as find_overlap  # what two datasets share, with a page that shows the pairs
-from .testbeds import sample as sample  # draw tasks; filtered ones are judged by methods
-from .torch_verbs import train as train  # make a backbone, with its learning curves
-from .torch_verbs import tune as tune  # search for settings, with learning curves
+from .tuning import tune as tune  # Search for settings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.base import PAGE, Ints, claim_output, count, deliver_text
-from longshot.data import as_dataset, describe_dataset, survey, take_rows
+from longshot.data import as_dataset, describe_dataset, survey_images, take_rows
 
 if TYPE_CHECKING:
     from longshot.audit import CopyGroups
@@ -75,7 +75,7 @@ class DatasetSheet:
         return [*rows, ("fingerprint", facts["fingerprint"])]
 
     def _named(self, rows: Any) -> str:
-        """``3 (a/1.jpg, a/2.jpg, …)``."""
+        """Write how many and the first of them: ``3 (a/1.jpg, a/2.jpg, …)``."""
         keys = [self.dataset.keys[int(row)].as_py() for row in rows[:2]]
         return f"{len(rows):,} ({', '.join(keys)}{', …' if len(rows) > 2 else ''})"
 
@@ -159,9 +159,9 @@ def show_dataset(
     dataset : Dataset, str or Path
         A dataset, or what ``open_dataset`` opens.
     quick : bool
-        Read no image: sizes, copies, unreadable and odd images are left out.
-    html : path, optional
-        Also write a page with pictures of the classes, of odd images and of copies.
+        Read no image: leave out sizes, copies, unreadable and odd images.
+    html : FILE, file or URL, optional
+        Also write a page with pictures. It shows the classes, odd images and copies.
     force : bool
         Replace what is at ``html``, even if it is no page that Longshot wrote.
 
@@ -195,7 +195,7 @@ def look_at(sheet: DatasetSheet) -> DatasetSheet:
     from longshot.audit import find_copies
 
     dataset = sheet.dataset
-    looked = survey(dataset)
+    looked = survey_images(dataset)
     readable = np.flatnonzero(looked.widths > 0)
     if not len(readable):
         return DatasetSheet(dataset, sheet.facts, looked)

@@ -79,29 +79,29 @@ def doctor(
     dataset: Dataset | str | Path | None = None,
     out: str | Path | None = None,
 ) -> list[dict[str, Any]]:
-    """What is installed, which extras work, device, cache and sandbox; or whether the device computes right.
+    """Show what is installed, which extras work, device, cache and sandbox; or test whether the device computes right.
 
     Every extra is imported in a process of its own, so that one that crashes is told as broken.
 
     Parameters
     ----------
     selftest : bool
-        Instead of looking around, let every registered method, objective of selection, engine and way of training
-        compute something small on the device, and compare it with the CPU in double precision.
-    device : str
-        "auto", "cpu", "cuda" or "mps".
-    report : str or Path, optional
-        Where the self-test writes what it saw as JSON, to be sent with a bug report; "longshot-selftest.json" in the
-        current folder by default. It holds versions, hardware, differences and times, no names and no paths.
+        Let every method, selection, engine and training step compute on the device, and compare with the CPU.
+        The CPU computes in double precision.
+    device : optional
+        As in ``embed``.
+    report : file, optional
+        Where the self-test writes its report, to be sent. It holds versions, hardware, differences and times,
+        no names and no paths. Default: longshot-selftest.json.
     force : bool
         Replace what is at ``report``, even if no self-test wrote it.
-    on : str, optional
-        Instead of looking around here, look at a cluster: "ray" or "ray://HOST:PORT". One row per node: resources,
-        versions, processor, and what would change bytes there.
-    dataset : Dataset, str or path, optional
+    on : ray|ray://HOST:PORT, str, optional
+        Look at a Ray cluster instead: nodes, resources, versions, processors, what they can read. One row per
+        node tells what would change bytes there.
+    dataset : DATASET, Dataset, str or path, optional
         With ``on``: whether every node can read its images.
-    out : path, optional
-        With ``on``: whether results can be written there; the caller alone writes them.
+    out : FOLDER, path, optional
+        With ``on``: whether results can be written there. The caller alone writes them.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def doctor(
 
 
 def _selftest(device: str, path: Path) -> list[dict[str, Any]]:
-    """One row per check, and where the report lies."""
+    """Run the self-test: one row per check, and where the report lies."""
     from longshot.api.selftest import REFERENCE, run_selftest, write_report
     from longshot.base import pick_device
 
@@ -154,12 +154,12 @@ def _selftest(device: str, path: Path) -> list[dict[str, Any]]:
 
 
 def make_row(subject: str, state: str, detail: str) -> dict[str, Any]:
-    """A line of what is printed."""
+    """Make a row of the table."""
     return {"what": subject, "state": state, "detail": detail}
 
 
 def installed(package: str) -> str | None:
-    """The version of a package; None where it is not there."""
+    """Return the version of a package; None where it is not there."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -234,7 +234,7 @@ def _plugins() -> list[dict[str, Any]]:
 
 
 def _problem(started: subprocess.Popen[str]) -> str:
-    """Why an import failed, in one line; nothing when it worked."""
+    """Say why an import failed, in one line; nothing when it worked."""
     try:
         _, errors = started.communicate(timeout=_PATIENCE)
     except subprocess.TimeoutExpired:
@@ -247,7 +247,7 @@ def _problem(started: subprocess.Popen[str]) -> str:
 
 
 def _cache() -> list[dict[str, Any]]:
-    """One row per place of the cache: the first that can be written is written to, all are read."""
+    """Make one row per place of the cache: the first that can be written is written to, all are read."""
     rows = []
     writing = True
     for path in cache_places():
@@ -268,7 +268,7 @@ def _cache() -> list[dict[str, Any]]:
 
 
 def _identity() -> dict[str, Any]:
-    """What results vouch for here."""
+    """Say how results identify their images here."""
     value = os.environ.get(IDENTITY_VARIABLE)
     try:
         identity = default_identity()
@@ -281,14 +281,14 @@ def _identity() -> dict[str, Any]:
 
 
 def _telemetry() -> dict[str, Any]:
-    """Whether libraries tell their makers anything."""
+    """Tell whether libraries tell their makers anything."""
     if chosen := switched_on():
         return make_row("telemetry", "on", f"switched on by {', '.join(chosen)}")
     return make_row("telemetry", "off", "that of ONNX Runtime, OpenVINO, Ray and the Hugging Face Hub")
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; 0 for a folder, or when another process has just removed it."""
+    """Return bytes of a file; 0 for a folder, or when another process has just removed it."""
     try:
         return path.stat().st_size if path.is_file() else 0
     except OSError:
@@ -296,7 +296,7 @@ def _size(path: Path) -> int:
 
 
 def _sandbox() -> dict[str, Any]:
-    """Whether other people's code could be run safely: bubblewrap is there and may make namespaces."""
+    """Tell whether other people's code could be run safely: bubblewrap is there and may make namespaces."""
     program = shutil.which("bwrap")
     if program is None:
         return make_row(
@@ -366,7 +366,7 @@ def _nodes(opened: Any) -> list[dict[str, Any]]:
 
 
 def _reads(opened: Any, dataset: Dataset) -> list[dict[str, Any]]:
-    """One row per node: whether it reads the same images."""
+    """Ask every node whether it reads the same images; one row each."""
     probed = np.unique(np.linspace(0, len(dataset) - 1, _PROBED).astype(np.int64))
     here = read_digests(dataset.store, probed)
     rows = []

@@ -35,22 +35,19 @@ def inspect(
     testbed : Testbed or path
         The content hash of a file is checked in any case.
     verify : bool
-        Check every class and every image against the datasets; the images are read again.
-    sample : int, optional
+        Check every class and image against the dataset; reads the images again.
+    sample : int, at least 1, optional
         With ``verify``: read only so many images of each dataset.
-    datasets : mapping, optional
-        Where a dataset lives (name → dataset or path), if not where it was last seen.
-    taxonomy : str, Path or Taxonomy, optional
-        Also measure the coarsity of the tasks by this hierarchy: a taxonomy file, or "wordnet" for classes that are
-        called by WordNet ids.
-    reduction : {"shortest-paths"}, optional
-        Also measure it on one shortest path per class.
-    html : path, optional
-        Also write a page with plots and pictures of tasks; ``"-"`` is the screen.
-    pictures : int, optional
-        With ``html``: how many tasks of each kind to show as pictures; 2 unless given, 0 for none.
+    datasets : optional
+        As in ``evaluate``.
+    taxonomy, reduction : optional
+        As in ``measure_distances``. Coarsity of the tasks is then measured by it.
+    html : FILE, file or URL, optional
+        Also write a page with plots and task pictures. ``"-"`` is the screen.
     force : bool
         Replace what is at ``html``, even if it is no page that Longshot wrote.
+    pictures : int, at least 0, optional
+        With ``html``: how many tasks of each kind to show as pictures. Default: 2.
 
     Returns
     -------
@@ -123,31 +120,30 @@ def report(
     ----------
     runs : path or URL, Results, or list of those
         What to report on.
-    out : path or URL
-        The file to write; ``"-"`` is the screen.
-    format : str, optional
-        ``"html"`` for a page, ``"md"``, ``"csv"``, ``"latex"`` or ``"json"`` for the table alone; by default what the
-        file's ending stands for.
-    pictures : int
-        How many of the hardest and of the easiest tasks each testbed shows; 0 for none.
-    focus : str, optional
-        Choose and mark those tasks by the series whose name holds this text, instead of by the mean over all series
-        with the marks of the best.
-    datasets : mapping, optional
-        Where the images of a dataset are now (name → dataset or path), if not where they were last seen.
-    images : callable, optional
-        ``images(dataset_name, keys) -> list of PIL images``, in place of looking for the datasets.
-    layout : str
-        Of Markdown and LaTeX: ``"quartiles"`` by coarsity and ``"ways"`` by the number of classes, as in tables 1 to 3
-        of the semantic-sampling paper, or ``"cost"`` for time beside accuracy.
-    published : str, optional
-        ``"semantic"`` puts that paper's own numbers beside, marked as published.
-    training : sequence of paths
-        Folders of trainings whose learning curves the page shows.
-    title : str, optional
-        Heading of the page.
+    out : file or URL
+        File or URL to write, - for the screen. Default: report.html; the screen for the other formats.
     force : bool
         Replace what is there, even if it is no report that Longshot wrote.
+    format : {"html", "md", "csv", "latex", "json"}, optional
+        A whole page, or the table alone. Default: by the file's ending, else html.
+    pictures : int, at least 0
+        How many of the hardest and of the easiest tasks to show per testbed. Zero shows none.
+    focus : TEXT, str, optional
+        Choose and mark those tasks by the series with TEXT in its name. Otherwise by the mean over all series,
+        with the marks of the best.
+    datasets : optional
+        As in ``evaluate``.
+    images : callable, optional
+        ``images(dataset_name, keys) -> list of PIL images``, in place of looking for the datasets.
+    layout : {"plain", "quartiles", "ways", "cost"}
+        Of md and latex tables: as in the semantic-sampling paper, quartiles by coarsity (its tables 1 and 2) or
+        ways by the number of classes, top-1 and top-5 (its table 3); cost: time per task beside accuracy.
+    published : PAPER, str, optional
+        Put a paper's own numbers beside, marked as published: semantic.
+    training : FOLDER, list of paths
+        Folder of 'longshot train' whose learning curves to show; may be given several times.
+    title : str, optional
+        Heading of the page.
 
     Returns
     -------
@@ -181,7 +177,7 @@ def report_text(
     images: FindImages | None = None,
     **settings: Any,
 ) -> str:
-    """What :func:`report` writes, as text."""
+    """Make what :func:`report` writes, as text."""
     from longshot.evaluation import find_images
     from longshot.reports import read_runs, render_report
 
@@ -213,25 +209,20 @@ def plot_splits(
     splits : sequence of str
         Files, published splits, "random" or "semantic", as ``compare_splits`` takes them.
     dataset : Dataset, str or Path
-        Whose classes the splits name.
+        Dataset whose classes the splits name: a name or a path.
     backbone : str or object
-        Whose features give the class embeddings; anything that ``embed`` takes.
-    out : path
-        The picture: ``.png``, ``.svg`` or ``.pdf``.
+        Backbone whose features give the class embeddings. Anything that ``embed`` takes.
+    of : {"classes", "hardness"}
+        What to draw: the classes (a panel per split) or hardness (a point per split). Hardness is class
+        similarity and transfer loss.
+    order, references, way, shot : optional
+        As in ``compare_splits``. References, way and shot are of hardness.
+    out : file
+        Picture: FILE.png, .svg or .pdf.
     force : bool
         Replace what is there, even if it is no picture that Longshot drew.
-    of : {"classes", "hardness"}
-        A panel of classes for each split, or all splits by class similarity and transfer loss.
-    order : path, optional
-        For published splits: a text file with one class id a line, in the order of their numbers.
-    references : bool
-        Of hardness: whether to add random, semantic and published splits.
-    way, shot : int
-        Of hardness: classes of the tasks, and support images of each.
-    device : str
-        auto, cpu, cuda or mps.
-    engine : str, optional
-        What computes the backbone, as in ``embed``.
+    device, engine : optional
+        As in ``embed``.
 
     Examples
     --------
@@ -264,7 +255,7 @@ def _plot_classes(
     order: str | Path | None,
     seen: dict[str, Any],
 ) -> None:
-    """One panel per split."""
+    """Draw one panel per split."""
     from longshot.models import embed
     from longshot.reports import SplitPanel, class_map
     from longshot.tasks import class_embeddings, open_splits
@@ -277,7 +268,7 @@ def _plot_classes(
 
 
 def _plot_hardness(splits: Sequence[str], dataset: Dataset, out: Path, **settings: Any) -> None:
-    """One point per split."""
+    """Draw one point per split."""
     from longshot.reports import HardnessPoint, hardness_map
     from longshot.tasks import compare_splits
 

@@ -77,14 +77,14 @@ class Outcome:
 
     @property
     def detail(self) -> str:
-        """One line for people."""
+        """Write one line for people."""
         if self.difference is None:
             return self.reason
         return f"differs by {self.difference:.1e}, at most {self.tolerance:.0e} allowed; {self.seconds:.2f} s"
 
 
 def run_selftest(device: torch.device) -> list[Outcome]:
-    """Every check on ``device``, with progress."""
+    """Run every check on ``device``, with progress."""
     from longshot.evaluation import one_thread
 
     checks = list(all_checks())
@@ -119,7 +119,7 @@ def run_check(check: Check, device: torch.device) -> Outcome:
 
 
 def reference(check: Check) -> list[Tensor]:
-    """What the check computes on the CPU in double precision.
+    """Compute the check on the CPU in double precision.
 
     Code that wants single precision by name gets double all the same: inside, ``.float()`` leaves doubles alone, and
     where single and double meet in a product or a solution, both are double.
@@ -148,7 +148,7 @@ def reference(check: Check) -> list[Tensor]:
 
 
 def largest_difference(exact: list[Tensor], values: list[Tensor]) -> float:
-    """The largest |a − b| / max(1, max |a|) over all pairs of tensors; ∞ where shapes or infinities differ."""
+    """Compute the largest |a − b| / max(1, max |a|) over all pairs of tensors; ∞ where shapes or infinities differ."""
     worst = 0.0
     for expected, value in zip(exact, values, strict=True):
         first, second = expected.detach().cpu().double(), value.detach().cpu().double()
@@ -162,7 +162,7 @@ def largest_difference(exact: list[Tensor], values: list[Tensor]) -> float:
 
 
 def write_report(outcomes: list[Outcome], device: torch.device, path: Path) -> Path:
-    """Versions, hardware and outcomes as JSON, without paths or names of this machine or its user."""
+    """Write versions, hardware and outcomes as JSON, without paths or names of this machine or its user."""
     import torch
 
     from longshot.base import deliver_text
@@ -191,7 +191,7 @@ def write_report(outcomes: list[Outcome], device: torch.device, path: Path) -> P
 
 
 def _reason(error: Exception) -> str:
-    """The kind of error and the first line of what it says; folders are left out."""
+    """Return the kind of error and the first line of what it says; folders are left out."""
     line = (str(error).strip().splitlines() or ["without a word"])[0]
     return f"{type(error).__name__}: {_PATH.sub('…', line)}"
 
@@ -200,7 +200,7 @@ def _reason(error: Exception) -> str:
 
 
 def all_checks() -> Iterator[Check]:
-    """One check per registered method, objective and way of selection, engine, and way of training."""
+    """List one check per registered method, objective and way of selection, engine, and way of training."""
     from longshot.base import engine_names
     from longshot.models import IMAGE_TOLERANCE, Method, get_method, image_method_names, method_names
     from longshot.tasks import OBJECTIVES
@@ -238,7 +238,7 @@ def _feature_scores(method: Any, device: torch.device, dtype: torch.dtype) -> li
 
 
 def _relative(scores: Tensor) -> Tensor:
-    """Scores less the best of each query: a constant per query changes neither predictions nor probabilities."""
+    """Subtract the best score of each query: a constant per query changes neither predictions nor probabilities."""
     return scores - scores.max(-1, keepdim=True).values
 
 
@@ -254,7 +254,7 @@ def _image_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list
 def _selected(
     objective: str, settings: dict[str, Any], device: torch.device, dtype: torch.dtype
 ) -> list[Tensor]:
-    """The query loss of the selected supports [T]."""
+    """Compute the query loss of the selected supports [T]."""
     import torch
 
     from longshot.models import World
@@ -284,7 +284,7 @@ def _selected(
 
 
 def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
-    """Vectors of made-up pixels through a small network; the reference is PyTorch's, whatever the engine."""
+    """Embed made-up pixels by a small network; the reference is PyTorch's, whatever the engine."""
     import torch
 
     from longshot.base import RUNTIMES, missing_modules, parse_preprocessing
@@ -312,7 +312,7 @@ def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Ten
 
 
 def _step(name: str, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
-    """Loss and gradients of one step on made-up images."""
+    """Compute loss and gradients of one step on made-up images."""
     import torch
 
     from longshot.models import get_network
@@ -349,7 +349,7 @@ def _episode(seed: int, device: torch.device, dtype: torch.dtype) -> Any:
 
 
 def _on(device: torch.device, dtype: torch.dtype, task: ImageTask) -> ImageTask:
-    """A task with its images and labels on the device."""
+    """Move the images and labels of a task to the device."""
     return replace(
         task,
         support=task.support.to(device, dtype),

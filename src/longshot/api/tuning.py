@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from longshot.base import Tuned, UserError, hash_json, nearest_name, with_engine, with_executor
 from longshot.data import Dataset
 from longshot.models import open_backbone
+from longshot.reports import folder_curves
 from longshot.tasks import Testbed
 from longshot.training import (
     Space,
@@ -46,14 +47,14 @@ class Evaluating(TrialObjective):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Contents of the testbeds, backbone and seed."""
+        """Return contents of the testbeds, backbone and seed."""
         opened = [each if isinstance(each, Testbed) else Testbed.load(each) for each in self.testbeds]
         hashes = [testbed.content_hash for testbed in opened]
         name = self.backbone if isinstance(self.backbone, str) else self.backbone.name
         return {"testbeds": hashes, "backbone": name, "seed": self.seed}
 
     def values(self, trials: Sequence[Trial], folder: Path) -> list[float | UserError]:
-        """All methods in one evaluation, whose units spread over the cluster; one by one where one of them fails."""
+        """Evaluate all methods at once, whose units spread over the cluster; one by one where one of them fails."""
         from longshot.models import get_method
 
         if len(trials) > 1:
@@ -92,24 +93,23 @@ class TrainingTrial(TrialObjective):
 
     dataset: Dataset | str | Path
     settings: Mapping[str, Any]  # fields of TrainingSettings, the same for all trials
-    curves: Callable[[Path], object] | None = None  # see ``train``
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Dataset and the settings that all trials share."""
+        """Return the dataset and the settings that all trials share."""
         return {
             "dataset": self.dataset.fingerprint if isinstance(self.dataset, Dataset) else str(self.dataset),
             "settings": {key: str(value) for key, value in sorted(self.settings.items())},
         }
 
     def values(self, trials: Sequence[Trial], folder: Path) -> list[float | UserError]:
-        """Trainings side by side on a cluster, their networks brought back; then what each is worth."""
+        """Train side by side on a cluster, bring the networks back, and measure each."""
         jobs = []
         for trial in trials:
             assert trial.algorithm is not None
             options = {**self.settings, **trial.train}
             jobs.append(TrainingJob(trial.algorithm, options, self._network_folder(trial, folder)))
-        errors = train_elsewhere(jobs, self.dataset, self.curves)
+        errors = train_elsewhere(jobs, self.dataset, folder_curves)
         outcomes = super().values(
             [t for t, error in zip(trials, errors, strict=True) if error is None], folder
         )
@@ -117,14 +117,14 @@ class TrainingTrial(TrialObjective):
         return [next(trained) if error is None else error for error in errors]
 
     def value(self, trial: Trial, folder: Path) -> float:
-        """Accuracy on the validation tasks of the best network of the training."""
-        from longshot.models import load_network
+        """Measure accuracy on the validation tasks of the best network of the training."""
+        from longshot.models import load_checkpoint
         from longshot.training import prepare, train
 
         assert trial.algorithm is not None
         settings = {**self.settings, **trial.train}
         out = self._network_folder(trial, folder)
-        trained = train(trial.algorithm, self.dataset, out=out, curves=self.curves, **settings)
+        trained = train(trial.algorithm, self.dataset, out=out, curves=folder_curves, **settings)
         if trained.validation_accuracy is None:
             raise UserError(
                 f"A search needs validation tasks, and there are none: {'; '.join(trained.notes)}. Use a dataset with "
@@ -134,11 +134,11 @@ class TrainingTrial(TrialObjective):
             return trained.validation_accuracy
         job = prepare(trial.algorithm, self.dataset, training_settings(**settings))
         assert job.validation is not None
-        network, _ = load_network(trained.path)
+        network, _ = load_checkpoint(trained.path)
         return replace(job.validation, method=trial.method).run(network.to(job.device)).mean
 
     def best(self, trial: Trial, folder: Path) -> Tuned:
-        """The training with all its settings, and the network that came out of it."""
+        """Return the training with all its settings, and the network that came out of it."""
         from longshot.training import get_algorithm
 
         assert trial.algorithm is not None
@@ -186,7 +186,6 @@ def tune(
     engine: str | None = None,
     seed: int = 0,
     at_once: int = 1,
-    curves: Callable[[Path], object] | None = None,
     on: str | None = None,
     gpus_per_worker: float | None = None,
     retry_failed: bool | None = None,
@@ -198,42 +197,36 @@ def tune(
     Parameters
     ----------
     space : str or Space
-        A space that comes with Longshot (``longshot.training.list_spaces()``), a YAML file, or with ``search`` a
-        method or an algorithm.
+        A space that comes with Longshot (``longshot.training.list_spaces()``), a YAML file, or with ``search``
+        a method or an algorithm.
     data : testbed, list of testbeds, or dataset
-        Testbeds (objects or .parquet files) judge a method through a fixed ``backbone``; with a dataset every trial
-        trains a network.
-    out : path
-        Folder of the search; ``best.yaml`` in it serves ``train`` and ``evaluate``.
+        Testbeds (objects or .parquet files) judge a method through a fixed ``backbone``; with a dataset every
+        trial trains a network.
+    out : folder
+        Folder of the search. ``best.yaml`` in it serves ``train`` and ``evaluate``.
     backbone : str, array, Tensor, nn.Module or Features, optional
-        Backbone or saved network (as ``embed`` takes it) through which a method's settings are searched.
-    search : mapping, optional
-        Setting → range: ``{"lr": "log(1e-4, 1e-1)", "steps": "choose(10, 50)", "scale": "uniform(0, 1)"}``.
-    fix : mapping, optional
-        Parameters of the space to hold at one value.
-    settings : mapping, optional
-        Parameters of ``train`` for all trials, such as ``{"steps": 500, "size": 28}``.
-    trials : int, optional
-        Trials in all; 20, or as many as ``minutes`` allow.
-    minutes : float, optional
+        Backbone or saved network through which a method's settings are searched. As ``embed`` takes it.
+    search : NAME=RANGE, mapping, optional
+        Setting to search: "lr=log(1e-4, 1e-1)", "steps=choose(10, 50)", "x=uniform(0, 1)"; repeat for several.
+    fix : NAME=VALUE, mapping, optional
+        Hold a parameter of the space at one value.
+    settings : NAME=VALUE, mapping, optional
+        Setting of 'longshot train' for all trials, such as steps=500 or size=28.
+    trials : int, at least 1, optional
+        Trials in all. Default: 20, or as many as --minutes allow.
+    minutes : float, above 0, optional
         Start no trial after so long.
     sampler : {"tpe", "random"}
-        tpe learns from earlier trials.
-    datasets : mapping, optional
-        Name → where a testbed's dataset lives.
-    device : str
-        auto, cpu, cuda or mps.
-    engine : str, optional
-        What computes backbones, as in ``embed``.
-    seed : int
-        The root of every random stream.
-    at_once : int
-        Trials that are proposed together and do not learn from each other: on a cluster they run side by side. Another
+        How trials are proposed; tpe learns from earlier trials.
+    at_once : int, at least 1
+        Trials proposed together: they run side by side on a cluster, and do not learn from each other. Another
         number is another search. Trials of a grid, random ones and TPE's first ten run side by side anyway.
-    curves : callable, optional
-        See ``train``.
-    on, gpus_per_worker, retry_failed : optional
-        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
+    datasets : optional
+        As in ``evaluate``.
+    device, engine, on, gpus_per_worker, retry_failed : optional
+        As in ``embed``.
+    seed : int, at least 0
+        Random seed. It is the root of every random stream.
 
     Returns
     -------
@@ -255,7 +248,7 @@ def tune(
     _check_search(space, trains, listed, backbone, settings or {})
     objective: TrialObjective
     if trains:
-        objective = TrainingTrial(listed[0], {**(settings or {}), "device": device, "seed": seed}, curves)
+        objective = TrainingTrial(listed[0], {**(settings or {}), "device": device, "seed": seed})
     else:
         assert backbone is not None
         opened = backbone if isinstance(backbone, str) else open_backbone(backbone, device)
@@ -269,7 +262,7 @@ def tune(
 def _check_search(
     space: Space, trains: bool, data: Sequence[Any], backbone: object, settings: Mapping[str, Any]
 ) -> None:
-    """What does not go together, in a sentence."""
+    """Raise UserError for what does not go together."""
     if not trains:
         if space.algorithm is not None:
             raise UserError(

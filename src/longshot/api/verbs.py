@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
@@ -20,11 +20,19 @@ from longshot.base import (
 )
 
 _PUT = ("sample", "evaluate", "report")  # what writes to URLs
+# what a verb gets from a room that stands after its own: verb → (parameter, where that is)
+_HANDED = {
+    "sample": ("score", "longshot.evaluation:method_accuracies"),
+    "train": ("curves", "longshot.reports:folder_curves"),
+    "find_overlap": ("render", "longshot.reports:render_overlap"),
+}
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
 def public(function: Verb, name: str) -> Verb:
-    """``function`` as ``longshot.name``: a parameter it does not have is a ``UserError``, not a ``TypeError``.
+    """Offer ``function`` as ``longshot.name``: a parameter it does not have is a ``UserError``, not a ``TypeError``.
+
+    What its room may not know is handed in: ``sample`` gets what judges tasks by a method.
 
     Parameters
     ----------
@@ -46,6 +54,9 @@ def public(function: Verb, name: str) -> Verb:
     def call(*arguments: Any, **settings: Any) -> Any:
         check_names(function, name, settings)
         _check_urls(function, name, arguments, settings)
+        if name in _HANDED:
+            parameter, target = _HANDED[name]
+            settings.setdefault(parameter, partial(_call_late, target))
         with explain_long_names():
             return function(*arguments, **settings)
 
@@ -53,8 +64,13 @@ def public(function: Verb, name: str) -> Verb:
     return call  # type: ignore[return-value]
 
 
+def _call_late(target: str, *arguments: Any, **settings: Any) -> Any:
+    """Call what lies at ``target``, which is imported now."""
+    return load_target(target)(*arguments, **settings)
+
+
 def check_names(function: Callable[..., Any], name: str, settings: Iterable[str]) -> None:
-    """UserError for the first of ``settings`` that is no parameter of ``function``, which is called ``name``."""
+    """Raise UserError for the first of ``settings`` that is no parameter of ``function``, which is called ``name``."""
     parameters = signature(function).parameters
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return  # it reads its settings itself
@@ -67,7 +83,7 @@ def check_names(function: Callable[..., Any], name: str, settings: Iterable[str]
 def _check_urls(
     function: Callable[..., Any], name: str, arguments: tuple[Any, ...], settings: dict[str, Any]
 ) -> None:
-    """UserError where a verb that writes to paths alone is to write to a URL, which would become a folder ``s3:``."""
+    """Raise UserError where a verb that writes to paths alone gets a URL, which would become a folder ``s3:``."""
     if name in _PUT or not any(map(is_url, (*arguments, *settings.values()))):
         return
     bound = signature(function).bind_partial(*arguments, **settings).arguments
@@ -81,7 +97,7 @@ def _check_urls(
 
 
 def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
-    """What a verb with the same parameters would take in time and disk; all is checked, and nothing is written.
+    """Estimate what a verb with the same parameters would take in time and disk; nothing is written.
 
     Speeds come from a short probe on this machine: a few images through the network, a few steps, a batch of tasks.
 

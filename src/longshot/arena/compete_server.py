@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.arena.compete_programs import command, folder_argument, score_text
-from longshot.base import PATH, UserError, json_option, print_table
+from longshot.base import PATH, UserError, json_option, print_table, verb_options
 
 if TYPE_CHECKING:
     from longshot.arena import RemoteCompetition
@@ -89,25 +89,7 @@ def print_left(cup: RemoteCompetition, phase: str, league: str) -> None:
 
 @command.command("serve")
 @folder_argument
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need TLS.")
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8430,
-    show_default=True,
-    help="Port, or the next free one.",
-)
-@click.option(
-    "--name",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Name that browsers reach it by, behind a proxy with TLS; repeatable.",
-)
-@click.option(
-    "--certificate", type=click.Path(path_type=Path), help="TLS certificate in PEM, without a proxy."
-)
-@click.option("--key", type=click.Path(path_type=Path), help="Its key.")
+@verb_options("serve_competition", without="rates")
 def serve_command(folder: Path, **settings: Any) -> None:
     """Let people take part from anywhere: accounts, teams, submissions, boards, workers; until Ctrl-C.
 

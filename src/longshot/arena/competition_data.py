@@ -36,7 +36,7 @@ from longshot.base import (
     write_json,
     write_text,
 )
-from longshot.data import Dataset, compare_content, open_dataset, pack_digests, under, unpack_digests
+from longshot.data import Dataset, compare_content, open_dataset, pack_digests, take_branch, unpack_digests
 
 if TYPE_CHECKING:
     from longshot.models import Content
@@ -68,7 +68,7 @@ def open_part(spec: str) -> Dataset:
     """A dataset by path or name, or ``DATASET#BRANCH`` for the classes under one branch."""
     source, _, branch = spec.partition("#")
     dataset = open_dataset(source)
-    return under(dataset, branch) if branch else dataset
+    return take_branch(dataset, branch) if branch else dataset
 
 
 class CompetitionData:
@@ -169,9 +169,14 @@ class CompetitionData:
             for name in phase.test:
                 dataset, task_seed = self.dataset(name), int(hash_text(key, "tasks", name), 16)
                 limits = self._pools(name, dataset)
-                classes = {"classes": self.competition.classes, "judge": list(self.competition.judge)}
                 testbed = sample(
-                    dataset, tasks=phase.tasks, shape=shape, seed=task_seed, limits=limits, **classes
+                    dataset,
+                    tasks=phase.tasks,
+                    shape=shape,
+                    seed=task_seed,
+                    limits=limits,
+                    classes=self.competition.classes,
+                    judge=list(self.competition.judge),
                 )
                 tasks += _hidden(name, dataset, testbed, key)
             order = _generator(key, "order").permutation(len(tasks))

@@ -1,381 +1,187 @@
 """How two pictures lie on one another, and whether they then show the same photograph.
 
-Low frequencies of fifteen crops in all eight orientations are compared with those of each candidate: the best of these
-variants says which picture is turned and cut, and where (``best_variants``). From there pixels are compared. The
-distance of two pictures a and b [n, n] that lie on one another is
+Keypoints that match say how: each match proposes a turn, a scale and a shift; the proposal that most others agree with
+is fitted to them by least squares (``fit``). Then pixels decide (``compare``): the finer picture is laid on the coarser
+one, and around each point of their common part both are correlated in a window of 15 × 15 pixels,
 
-    d = 1 − Σ (a − ā)(b − b̄) / √((Σ (a − ā)² + ε) (Σ (b − b̄)² + ε))
+    r = Σ (a − ā)(b − b̄) / √(Σ (a − ā)² Σ (b − b̄)²)
 
-with ā, b̄ their means: 0 for the same pixels, about 1 for unrelated ones, whatever the brightness and the contrast; ε
-stands for differences of one grey level, so that flat pictures are near to nothing. One of the two may be cut, so d
-is minimised over the cut: first coarsely on 16 × 16 grey pixels, then finely on 32 × 32 (``align``). What comes near is
-compared once more on 64 × 64 (``compare``): as it is, without all that is smooth or finer than the pixels of a
-smaller copy, and in colour where both pictures have some. Look-alikes share shapes, copies share details.
+with ā, b̄ the means there: 1 for the same pixels whatever the brightness and the contrast, about 0 for unrelated ones.
+Windows in which neither picture has texture say nothing. The distance of two pictures is the share of the others whose
+r is below 0.98. A caption or a sign over a picture spoils some windows, not most; look-alikes share few.
+``is_copy`` draws the line: where few keypoints match, as in drawings of some strokes, nearly all windows must agree.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool2d, conv2d, normalize, pad
 
-from longshot.base import progress
+from longshot.audit.keypoints import Keypoints
 
-RELATED = 0.6  # cosine of low frequencies below which pixels are not compared
-BORDER = 0.06  # share of each side that a painted frame may cover
-_CROPS = (
-    (1.0, 0.0, 0.0),
-    (0.9, 0.05, 0.05),
-    *((0.9, top, start) for top in (0.0, 0.1) for start in (0.0, 0.1)),
-    *((0.8, top, start) for top in (0.0, 0.1, 0.2) for start in (0.0, 0.1, 0.2)),
-)
-_FRAMED = (1 - 2 * BORDER, BORDER, BORDER)
-_BLOCK = 64  # pictures whose variants are compared at a time
-RowPairs: TypeAlias = NDArray[np.int64]  # [P, 2]: row of A, row of B
-SIDE = 32  # of a thumbnail
-WAVES = 8  # low frequencies kept per axis
-SYMMETRIES = 8  # the picture and its transpose, each as it is, upside down, mirrored, and both
+Affine: TypeAlias = NDArray[
+    np.float64
+]  # [2, 3]: takes points of A's picture, mirrored or not, to those of B's
 
-
-def grey(pictures: NDArray[np.uint8] | Tensor) -> Tensor:
-    """uint8 [P, n, n, 3] → luminance [P, n, n]."""
-    pixels = torch.as_tensor(np.array(pictures) if isinstance(pictures, np.ndarray) else pictures)
-    return pixels.float() @ torch.tensor([0.299, 0.587, 0.114])
-
-
-def crop_matrix(crops: Tensor, side: int) -> Tensor:
-    """[…, n, n] that takes a line of n pixels to a part of it: ``crops`` […, 2] are length and start as shares."""
-    scale, offset = crops[..., 0], crops[..., 1]
-    centre = (torch.arange(side, device=scale.device) + 0.5) / side
-    position = ((offset[..., None] + scale[..., None] * centre) * side - 0.5).clamp(0, side - 1)
-    return (1 - (position[..., None] - torch.arange(side, device=scale.device)).abs()).clamp(min=0)
+_RATIO = 0.85  # of the distances of the nearest descriptor and of the next
+_NEAR = 6.0  # pixels between where a keypoint falls and where its match lies
+_SCALE, _TURN = (
+    0.5,
+    0.5,
+)  # by how much (logarithm, radians) matches may differ from what the proposal says of them
+LEAST = 4  # matches that agree, at places of their own
+_FREE = 8  # matches from which all six numbers of an affine map are fitted, otherwise four
+_LIMITS = (0.25, 4.0)  # scales of one picture against the other
+_STRETCH = 1.5  # by how much more one direction may be enlarged than the other
+_MARGIN, _PLAIN = (
+    0.25,
+    3.0,
+)  # share of a side that a plain border covers at most, and its spread in grey levels
+_WINDOW = 15  # pixels
+_ALIKE = 0.98  # correlation from which a window agrees
+_TEXTURE = 3.0  # grey levels: standard deviation from which a window has texture
+_DISAGREE = 0.4  # share of windows with texture that may differ in copies
+_FEW, _SURE = 12, 0.25  # with fewer matches than these, the share that may differ is the smaller one
+_WINDOWS = 4.0  # windows with texture that must be common to two pictures
+_COVER = 0.6  # share of one of the pictures that must be common to both
+_SMOOTH = 1.0  # standard deviation of the blur before pixels are compared
 
 
-def cut(pictures: Tensor, scale: float, top: float, start: float) -> Tensor:
-    """A part of each picture [P, n, n], at the same size: ``scale`` of each side, from ``top`` and ``start`` on."""
-    side = pictures.shape[-1]
-    rows, columns = (crop_matrix(torch.tensor([scale, offset]), side) for offset in (top, start))
-    return rows @ pictures @ columns.T
+@dataclass(frozen=True)
+class Fit:
+    """How A's picture lies on B's: ``matches`` of them agree with the map."""
+
+    affine: Affine
+    matches: int
+    mirrored: bool
+
+    @property
+    def turned(self) -> int:
+        """Return the degrees, 0 to 359, by which the picture is turned anticlockwise after mirroring."""
+        return round(float(np.degrees(np.arctan2(-self.affine[1, 0], self.affine[0, 0])))) % 360
 
 
-def orient(pictures: Tensor, symmetry: int) -> Tensor:
-    """Pictures […, n, n] under one of the eight symmetries: transposed (4), then upside down (2), then mirrored (1)."""
-    pictures = pictures.transpose(-1, -2) if symmetry & 4 else pictures
-    axes = [axis for axis, bit in ((-2, 2), (-1, 1)) if symmetry & bit]
-    return pictures.flip(axes) if axes else pictures
+def fit(a: Keypoints, b: Keypoints, mirrored: bool) -> Fit | None:
+    """Find the map that takes keypoints of A, whose picture is ``mirrored`` or not, to those of B; None without any."""
+    if mirrored:
+        a = a.mirrored()
+    if min(len(a), len(b)) < LEAST:
+        return None
+    distance = (
+        (a.descriptors**2).sum(1)[:, None] + (b.descriptors**2).sum(1) - 2 * (a.descriptors @ b.descriptors.T)
+    )
+    every = np.arange(len(a))
+    nearest = distance.argmin(1)
+    best = distance[every, nearest]
+    distance[every, nearest] = np.inf
+    clear = np.flatnonzero(best < _RATIO**2 * distance.min(1))
+    if len(clear) < LEAST:
+        return None
+    start, end = (points.astype(np.float64) for points in (a.points[clear], b.points[nearest[clear]]))
+    agree = _largest(start, end)
+    for _ in range(2):
+        affine = _least_squares(start[agree], end[agree])
+        near = (
+            np.linalg.norm(start[:, :2] @ affine[:, :2].T + affine[:, 2] - end[:, :2], axis=1) < 2 * _NEAR / 3
+        )
+        if near.sum() < LEAST:
+            return None
+        agree = near
+    matches = min(len(np.unique(np.round(points[agree, :2] / 2), axis=0)) for points in (start, end))
+    longer, shorter = np.linalg.svd(affine[:, :2], compute_uv=False)
+    plausible = _LIMITS[0] <= shorter and longer <= min(_LIMITS[1], _STRETCH * shorter)
+    if matches < LEAST or not plausible or np.linalg.det(affine[:, :2]) <= 0:
+        return None
+    return Fit(affine, matches, mirrored)
 
 
-def inverse(symmetries: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The symmetry that undoes each: a transpose exchanges the two flips."""
-    number = np.asarray(symmetries, np.int64)
-    exchanged = (number & 4) | (number & 1) << 1 | (number & 2) >> 1
-    return np.where(number & 4, exchanged, number)
+def _largest(start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Find the matches [M] that agree with the match that most others agree with."""
+    scale = end[:, 2] / start[:, 2]
+    turn = np.radians(end[:, 3] - start[:, 3])
+    spin = scale * np.exp(1j * turn)
+    p, q = start[:, 0] + 1j * start[:, 1], end[:, 0] + 1j * end[:, 1]
+    off = np.abs(spin[:, None] * (p[None] - p[:, None]) + q[:, None] - q[None])  # [proposal, match]
+    by_scale = np.abs(np.log(scale)[:, None] - np.log(scale)) < _SCALE
+    by_turn = np.abs((turn[:, None] - turn + np.pi) % (2 * np.pi) - np.pi) < _TURN
+    agree = (off < _NEAR) & by_scale & by_turn
+    return np.asarray(agree[agree.sum(1).argmax()])
 
 
-def turn_of(symmetries: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.int16]]:
-    """Each symmetry in words: mirrored or not, then turned anticlockwise by 0, 90, 180 or 270 degrees."""
-    mirrored = np.array([0, 1, 1, 0, 1, 0, 0, 1], np.bool_)
-    degrees = np.array([0, 0, 180, 180, 90, 270, 90, 270], np.int16)
-    return mirrored[symmetries], degrees[symmetries]
+def _least_squares(start: NDArray[np.float64], end: NDArray[np.float64]) -> Affine:
+    """Fit the map from points to points [M, ≥ 2]: with all freedom for eight or more, else a turn, scale and shift."""
+    if len(start) >= _FREE:
+        system = np.concatenate((start[:, :2], np.ones((len(start), 1))), 1)
+        return np.asarray(np.linalg.lstsq(system, end[:, :2], rcond=None)[0].T, np.float64)
+    p, q = start[:, 0] + 1j * start[:, 1], end[:, 0] + 1j * end[:, 1]
+    about = p - p.mean()
+    spin = (about.conj() * (q - q.mean())).sum() / max(float((np.abs(about) ** 2).sum()), 1e-9)
+    shift = q.mean() - spin * p.mean()
+    return np.array([[spin.real, -spin.imag, shift.real], [spin.imag, spin.real, shift.imag]])
 
 
-def low_frequencies(pictures: Tensor, crops: Tensor) -> Tensor:
-    """Luminance [P, 32, 32], ``crops`` [C, 3] (scale, top, start) → [P, C, 63] of length 1.
+@dataclass(frozen=True)
+class Agreement:
+    """What the pixels say of two pictures that lie on one another."""
 
-    The lowest 8 × 8 numbers of the cosine transform of each crop, without the constant one, square-rooted with their
-    sign: a perceptual hash would keep the signs only, of which a crop by 5 % turns a fifth over.
-    """
-    waves = cosine_waves()
-    rows = waves @ crop_matrix(crops[:, [0, 1]], SIDE)  # [C, 8, 32]
-    columns = waves @ crop_matrix(crops[:, [0, 2]], SIDE)
-    values = (rows @ pictures[:, None] @ columns.mT).flatten(2)[..., 1:]
-    return normalize(values.sign() * values.abs().sqrt(), dim=-1)
+    distance: float  # share of windows with texture that do not agree
+    windows: float  # windows' worth of pixels with texture
+    cover: float  # the larger share of a picture that is common to both
+    matches: int  # keypoints that agree in how the pictures lie
 
-
-def symmetric(vectors: Tensor) -> Tensor:
-    """Low frequencies […, 63] of a picture → […, 8, 63] of its eight symmetries, without looking at pixels again."""
-    square = torch.nn.functional.pad(vectors, (1, 0)).view(*vectors.shape[:-1], WAVES, WAVES)
-    sign = (-1.0) ** torch.arange(WAVES)
-    turned = []
-    for symmetry in range(SYMMETRIES):
-        values = square.mT if symmetry & 4 else square
-        values = values * sign[:, None] if symmetry & 2 else values
-        turned.append((values * sign if symmetry & 1 else values).flatten(-2)[..., 1:])
-    return torch.stack(turned, -2)
+    @property
+    def is_copy(self) -> bool:
+        """Return whether the two show the same photograph."""
+        limit = _DISAGREE if self.matches >= _FEW else _SURE
+        return self.distance <= limit and self.windows >= _WINDOWS and self.cover >= _COVER
 
 
-@cache
-def cosine_waves() -> Tensor:
-    """The first rows of the orthonormal cosine transform, [8, 32]."""
-    angle = (torch.arange(SIDE) + 0.5) * torch.pi / SIDE
-    waves: Tensor = torch.cos(torch.arange(WAVES)[:, None] * angle) * (2 / SIDE) ** 0.5
-    waves[0] /= 2**0.5
-    return waves
+def compare(a: NDArray[np.uint8], b: NDArray[np.uint8], how: Fit) -> Agreement:
+    """Compare the pixels of two pictures [height, width] that lie on one another as ``how`` says."""
+    import cv2
 
+    if how.mirrored:
+        a = np.ascontiguousarray(a[:, ::-1])
+    affine = how.affine
+    if np.linalg.det(affine[:, :2]) > 1:  # A's picture would be enlarged: B's is made smaller
+        a, b, affine = b, a, np.asarray(cv2.invertAffineTransform(affine), np.float64)
+    shrink = float(np.linalg.det(affine[:, :2])) ** 0.5
+    smooth = cv2.GaussianBlur(a.astype(np.float32), (0, 0), _SMOOTH / shrink)
+    other = cv2.GaussianBlur(b.astype(np.float32), (0, 0), _SMOOTH)
+    size = b.shape[::-1]
+    moved = cv2.warpAffine(smooth, affine, size)
+    bare = [_without_border(picture) for picture in (a, b)]
+    common = (cv2.warpAffine(bare[0], affine, size) > 0.999) & (bare[1] > 0)
+    eroded = cv2.erode(common.astype(np.uint8), np.ones((3, 3), np.uint8))
+    inside = np.asarray(eroded, np.float32)
+    weight = cv2.blur(inside, (_WINDOW, _WINDOW))
 
-@dataclass(frozen=True, eq=False)
-class Start:
-    """P pairs of pictures and how they may lie on one another.
+    def mean(values: Any) -> Any:
+        return cv2.blur(values * inside, (_WINDOW, _WINDOW)) / np.maximum(weight, 1e-6)
 
-    ``symmetry`` turns the picture of A. Then one of the two is cut to ``rows`` and ``columns`` (scale and offset), B's
-    where ``second``. With ``framed`` both have lost a painted border before.
-    """
-
-    pairs: RowPairs  # [P, 2]
-    symmetry: NDArray[np.int64]  # [P]
-    second: NDArray[np.bool_]  # [P]
-    framed: NDArray[np.bool_]  # [P]
-    rows: NDArray[np.float32]  # [P, 2]
-    columns: NDArray[np.float32]  # [P, 2]
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def take(self, chosen: Any) -> Start:
-        """Some of the pairs."""
-        return Start(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
-
-    @classmethod
-    def concat(cls, parts: list[Start]) -> Start:
-        """All pairs of the parts."""
-        names = cls.__dataclass_fields__
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-def whole_frequencies(thumbnails: NDArray[np.uint8]) -> Tensor:
-    """Low frequencies of N thumbnails and of what a painted border leaves of them, [N, 2, 63]."""
-    crops = torch.tensor([_CROPS[0], _FRAMED])
-    blocks = [
-        low_frequencies(grey(thumbnails[start : start + 2048]), crops)
-        for start in range(0, len(thumbnails), 2048)
+    centre = [mean(picture) for picture in (moved, other)]
+    spread = [
+        np.maximum(mean(picture**2) - m**2, 0) for picture, m in zip((moved, other), centre, strict=True)
     ]
-    return torch.cat(blocks) if blocks else torch.empty(0, 2, 63)
+    together = mean(moved * other) - centre[0] * centre[1]
+    textured = (inside > 0) & (weight > 0.5) & (np.maximum(*spread) > _TEXTURE**2)
+    r = together / np.sqrt(np.maximum(spread[0] * spread[1], 1e-3))
+    count = int(textured.sum())
+    cover = float(inside.sum()) / max(min(bare[1].sum(), bare[0].sum() * shrink**2), 1.0)
+    distance = float((r[textured] < _ALIKE).mean()) if count else 1.0
+    return Agreement(distance, count / _WINDOW**2, cover, how.matches)
 
 
-def best_variants(
-    thumbnails: NDArray[np.uint8], base: Tensor, rows: NDArray[np.integer], most: int, description: str
-) -> Start:
-    """Up to ``most`` pairs of each picture with a row of ``base`` that agree best under one of 128 variants.
-
-    Parameters
-    ----------
-    thumbnails : array [Q, 32, 32, 3]
-        The pictures that are turned and cut.
-    base : tensor [N, 2, 63]
-        What ``whole_frequencies`` gave for the others.
-    rows : array [Q, K]
-        Candidates among them; −1 for none.
-    most : int
-        Pairs of each picture.
-    description : str
-        What the progress bar says.
-    """
-    crops = torch.tensor([*_CROPS, _FRAMED])
-    parts: list[tuple[Any, ...]] = []
-    with progress(description, total=len(rows), unit="images") as bar:
-        for begin in range(0, len(rows), _BLOCK):
-            block = torch.from_numpy(rows[begin : begin + _BLOCK].astype(np.int64))
-            vectors = symmetric(low_frequencies(grey(thumbnails[begin : begin + _BLOCK]), crops))
-            variants, framed = vectors[:, :-1].flatten(1, 2), vectors[:, -1]  # [q, 120, 63], [q, 8, 63]
-            candidates = base[block.clamp(min=0)]  # [q, K, 2, 63]
-            agreement = torch.cat((candidates[:, :, 0] @ variants.mT, candidates[:, :, 1] @ framed.mT), 2)
-            cosine, variant = agreement.max(2)
-            cosine[block < 0] = -1
-            order = cosine.topk(min(most, cosine.shape[1]), 1).indices
-            picture, rank = torch.nonzero(cosine.gather(1, order) >= RELATED, as_tuple=True)
-            column = order[picture, rank]
-            parts.append(
-                tuple(x.numpy() for x in (picture + begin, block[picture, column], variant[picture, column]))
-            )
-            bar.advance(len(block))
-    pictures, base_rows, variants_of = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    return _started(np.stack((pictures, base_rows), 1).astype(np.int64), variants_of)
-
-
-def turned_round(start: Start) -> Start:
-    """The same pairs seen from the other side: what was the picture of B is that of A."""
-    undone = inverse(start.symmetry)
-    # The cut was made before the picture was turned, so on the other side it needs no turning.
-    return Start(start.pairs[:, ::-1], undone, ~start.second, start.framed, start.rows, start.columns)
-
-
-def in_place(start: Start) -> Start:
-    """The cut of A's picture as it lies when the picture is turned; for pairs whose first picture is cut."""
-    scale, top, begin = start.rows[:, 0], start.rows[:, 1], start.columns[:, 1]
-    transposed, upside, mirrored = ((start.symmetry & bit) > 0 for bit in (4, 2, 1))
-    top, begin = np.where(transposed, begin, top), np.where(transposed, top, begin)
-    top, begin = np.where(upside, 1 - scale - top, top), np.where(mirrored, 1 - scale - begin, begin)
-    rows, columns = (np.stack((scale, offset), 1).astype(np.float32) for offset in (top, begin))
-    return Start(start.pairs, start.symmetry, start.second, start.framed, rows, columns)
-
-
-def _started(pairs: RowPairs, variant: NDArray[np.int64]) -> Start:
-    crops = np.array(_CROPS, np.float32)
-    framed = variant >= len(_CROPS) * SYMMETRIES
-    crop = crops[np.where(framed, 0, variant // SYMMETRIES)]
-    return Start(
-        pairs,
-        variant % SYMMETRIES,
-        np.zeros(len(pairs), np.bool_),
-        framed,
-        crop[:, [0, 1]],
-        crop[:, [0, 2]],
-    )
-
-
-DETAIL = 64  # side of the pictures of the last comparison
-_COARSE = 16
-_FLOOR, _FAINT = 1.0, 0.3  # grey levels, of pictures and of their details: ε = n² · 1²
-_SMALLEST = 0.72  # share of a side that a cut leaves at least
-_FINE, _SMOOTH = 1.0, 3.0  # standard deviations, in pixels of 64, of the blurs between which details lie
-_COLOURED = 6.0  # mean distance from grey, in grey levels, from which a picture has colour
-_CHROMA = 16  # side at which colours are compared
-_BATCH = 256
-
-
-@dataclass(frozen=True)
-class Alignment:
-    """How P pairs lie on one another: A's picture turned, then one of the two cut."""
-
-    distance: Tensor  # [P] on 32 × 32 grey pixels; of the coarse round where that is beyond its limit
-    symmetry: Tensor  # [P] int: how the first picture is turned
-    second: Tensor  # [P] bool: the second picture is the one to cut
-    framed: Tensor  # [P] bool: both have lost a painted border before
-    rows: Tensor  # [P, 2] scale and offset
-    columns: Tensor  # [P, 2]
-
-    def __getitem__(self, chosen: Tensor | slice) -> Alignment:
-        return Alignment(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
-
-    def __len__(self) -> int:
-        return len(self.distance)
-
-
-@dataclass(frozen=True)
-class Distances:
-    """Of P pairs at 64 × 64 pixels: of luminance, of its details, of colour (0 where one has none), each [P]."""
-
-    grey: Tensor
-    detail: Tensor
-    colour: Tensor
-
-
-def align(a: Tensor, b: Tensor, start: Alignment, limit: float = 0.35) -> Alignment:
-    """The best cut near that of ``start``, for pairs of luminance [P, 32, 32].
-
-    Pairs whose coarse distance is beyond ``limit`` are not refined.
-    """
-    parts = []
-    for begin in range(0, len(a), _BATCH):
-        part = start[begin : begin + _BATCH]
-        to_cut, other = _sides(a[begin : begin + _BATCH], b[begin : begin + _BATCH], part)
-        small, small_other = (adaptive_avg_pool2d(x[:, None], _COARSE)[:, 0] for x in (to_cut, other))
-        distance, rows, columns = _refine(small, small_other, part.rows, part.columns, (0.05, 0.025))
-        near = torch.nonzero(distance <= limit)[:, 0]
-        if len(near):
-            fine = _refine(to_cut[near], other[near], rows[near], columns[near], (0.0125, 0.00625))
-            distance[near], rows[near], columns[near] = fine
-        parts.append(replace(part, distance=distance, rows=rows, columns=columns))
-    names = Alignment.__dataclass_fields__
-    return Alignment(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
-
-
-def compare(a: Tensor, b: Tensor, how: Alignment) -> Distances:
-    """Distances of pictures uint8 [P, 64, 64, 3] that lie on one another as ``how`` says."""
-    parts = []
-    for begin in range(0, len(a), _BATCH):
-        block = slice(begin, begin + _BATCH)
-        parts.append(_compare(_planes(a[block]), _planes(b[block]), how[block]))
-    names = Distances.__dataclass_fields__
-    return Distances(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
-
-
-def difference(a: Tensor, b: Tensor, floor: float = _FLOOR) -> Tensor:
-    """d of pictures […, n, n] that lie on one another; ``floor``: grey levels that say nothing."""
-    a, b = (x - x.mean((-2, -1), keepdim=True) for x in (a, b))
-    least = floor**2 * a.shape[-2] * a.shape[-1]
-    spread = [x.square().sum((-2, -1)) + least for x in (a, b)]
-    return 1 - (a * b).sum((-2, -1)) / (spread[0] * spread[1]).sqrt()
-
-
-def _compare(a: Tensor, b: Tensor, how: Alignment) -> Distances:
-    """``a`` and ``b`` [P, 3, n, n]: luminance and two colour differences."""
-    to_cut, other = _sides(a, b, how)
-    _, rows, columns = _refine(to_cut[:, 0], other[:, 0], how.rows, how.columns, (0.00625, 0.003125))
-    by_rows, by_columns = (crop_matrix(axis, to_cut.shape[-1])[:, None] for axis in (rows, columns))
-    moved = by_rows @ to_cut @ by_columns.mT
-    details = [_blurred(x[:, 0], _FINE) - _blurred(x[:, 0], _SMOOTH) for x in (moved, other)]
-    return Distances(
-        difference(moved[:, 0], other[:, 0]),
-        difference(details[0], details[1], _FAINT),
-        _colour(moved[:, 1:], other[:, 1:]),
-    )
-
-
-def _colour(a: Tensor, b: Tensor) -> Tensor:
-    """1 − cosine of the colour differences [P, 2, n, n]: a stronger or weaker colour is the same; 0 without colour."""
-    a, b = (adaptive_avg_pool2d(x, _CHROMA).flatten(1) for x in (a, b))
-    strength = [x.square().mean(1).sqrt() for x in (a, b)]
-    coloured = (strength[0] >= _COLOURED) & (strength[1] >= _COLOURED)
-    return torch.where(coloured, 1 - torch.cosine_similarity(a, b), 0.0)
-
-
-def _planes(pictures: Tensor) -> Tensor:
-    """uint8 [P, n, n, 3] → luminance, red less luminance, blue less luminance [P, 3, n, n]."""
-    red, green, blue = pictures.float().unbind(-1)
-    bright = 0.299 * red + 0.587 * green + 0.114 * blue
-    return torch.stack((bright, red - bright, blue - bright), 1)
-
-
-def _sides(a: Tensor, b: Tensor, how: Alignment) -> tuple[Tensor, Tensor]:
-    """(the picture to cut, the other one), [P, …, n, n], after turning and after losing a painted border."""
-    first = a.clone()
-    for symmetry in set(how.symmetry.tolist()):
-        chosen = how.symmetry == symmetry
-        first[chosen] = orient(a[chosen], symmetry)
-    shape = (-1, *[1] * (a.ndim - 1))
-    framed = how.framed.view(shape)
-    if how.framed.any():
-        inner = (1 - 2 * BORDER, BORDER, BORDER)
-        first, b = (torch.where(framed, cut(x, *inner), x) for x in (first, b))
-    second = how.second.view(shape)
-    return torch.where(second, b, first), torch.where(second, first, b)
-
-
-def _refine(
-    to_cut: Tensor, other: Tensor, rows: Tensor, columns: Tensor, steps: tuple[float, ...]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows and columns in turn try nine scales and offsets around what was best so far: (d [P], rows, columns)."""
-    side, every = to_cut.shape[-1], torch.arange(len(to_cut))
-    best = torch.full((len(to_cut),), torch.inf)
-    for step in steps:
-        away = torch.tensor([0.0, -step, step])
-        moves = torch.cartesian_prod(away, away)  # [9, 2]
-        for along_rows in (True, False):
-            tried = (rows if along_rows else columns)[:, None] + moves  # [P, 9, 2]
-            scale = tried[..., 0].clamp(_SMALLEST, 1.0)
-            tried = torch.stack((scale, tried[..., 1].clamp(min=0.0).minimum(1.0 - scale)), -1)
-            matrices = crop_matrix(tried, side)  # [P, 9, n, n]
-            if along_rows:
-                moved = matrices @ (to_cut @ crop_matrix(columns, side).mT)[:, None]
-            else:
-                moved = (crop_matrix(rows, side) @ to_cut)[:, None] @ matrices.mT
-            best, at = difference(moved, other[:, None]).min(1)
-            chosen = tried[every, at]
-            rows, columns = (chosen, columns) if along_rows else (rows, chosen)
-    return best, rows, columns
-
-
-def _blurred(pictures: Tensor, deviation: float) -> Tensor:
-    """[P, n, n] under a Gaussian blur."""
-    reach = round(4 * deviation)
-    line = torch.exp(-0.5 * (torch.arange(-reach, reach + 1) / deviation) ** 2)
-    line = (line / line.sum()).view(1, 1, 1, -1)
-    across = conv2d(pad(pictures[:, None], (reach,) * 4, mode="reflect"), line)
-    return conv2d(across, line.mT)[:, 0]
+def _without_border(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return a mask of a picture [height, width]: 1, but 0 on rows and columns at its edges that are of one colour."""
+    mask = np.ones(picture.shape, np.float32)
+    for axis in (0, 1):
+        lines, target = (np.moveaxis(array, axis, 0) for array in (picture, mask))
+        most = int(_MARGIN * len(lines))
+        for order in (1, -1):
+            varied = lines[::order][:most].std(1) > _PLAIN
+            target[::order][: int(varied.argmax()) if varied.any() else 0] = 0
+    return mask

@@ -1,10 +1,4 @@
-"""Which pictures may be copies of which: nearest neighbours of vectors that edits leave together.
-
-A learned ``Metric`` gives some hundred candidates for each picture, by its whole and its four corners. Thumbnails
-become vectors of luminance only, and of nothing that a change of brightness or contrast alters: what no mirror,
-quarter turn or small crop changes. Neighbours by cosine are found exactly in blocks of matrix products, or through a
-FAISS index for large sets.
-"""
+"""Nearest neighbours of vectors by cosine: exactly, in blocks of matrix products, or by FAISS for large sets."""
 
 from __future__ import annotations
 
@@ -16,10 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import normalize
 
-from longshot.audit.alignment import SIDE, cosine_waves, cut, grey
 from longshot.base import Ints, UserError, pick_device, progress
 
 INDEXES = ("auto", "exact", "ivf")
@@ -57,7 +48,7 @@ def nearest(
     probes: int = _PROBES,
     description: str = "search",
 ) -> Neighbours:
-    """The rows with the highest cosine, cos(q, b) = q·b / (‖q‖ ‖b‖), to each query.
+    """Find the rows with the highest cosine, cos(q, b) = q·b / (‖q‖ ‖b‖), to each query.
 
     Parameters
     ----------
@@ -111,7 +102,7 @@ def _exact(
     device: torch.device,
     description: str,
 ) -> tuple[Ints, Values]:
-    """Blocks of Q·Bᵀ with a running best k. The base is read once per block of queries."""
+    """Search by blocks of Q·Bᵀ with a running best k. The base is read once per block of queries."""
     rows = np.empty((len(queries), k), np.int64)
     similarity = np.empty((len(queries), k), np.float32)
     with progress(description, total=len(queries), unit="rows") as bar:
@@ -138,7 +129,7 @@ def _exact(
 def _through_faiss(
     queries: NDArray[Any], base: NDArray[Any], k: int, leave_self: bool, probes: int, description: str
 ) -> Neighbours:
-    """Inverted lists find candidates; the full vectors put them in order.
+    """Find candidates by inverted lists, and order them by their full vectors.
 
     About 2√N lists lie around centres of k-means; a query looks into the ``probes`` lists with the nearest centres.
     They hold half a byte per four numbers of a long vector, a byte per number of a short one.
@@ -180,12 +171,12 @@ def _through_faiss(
 
 
 def _filled(values: torch.Tensor, dim: int) -> NDArray[np.float32]:
-    """[n, d] → [n, dim] with zeros behind."""
+    """Fill vectors [n, d] with zeros behind up to [n, dim]."""
     return np.asarray(torch.nn.functional.pad(values, (0, dim - values.shape[1])).numpy(), np.float32)
 
 
 def _rerank(block: torch.Tensor, base: NDArray[Any], candidates: Ints, k: int) -> tuple[Ints, Values]:
-    """The best k of the candidates [q, c] by their full vectors; −1 stands for no candidate."""
+    """Choose the best k of the candidates [q, c] by their full vectors; −1 stands for no candidate."""
     ordered = np.full((len(candidates), k), -1, np.int64)
     values = np.full((len(candidates), k), -1.0, np.float32)
     step = max(1, (1 << 25) // (candidates.shape[1] * base.shape[1]))  # 128 MB of gathered vectors
@@ -203,7 +194,7 @@ def _rerank(block: torch.Tensor, base: NDArray[Any], candidates: Ints, k: int) -
 
 
 def unit(values: NDArray[Any], device: torch.device) -> torch.Tensor:
-    """Rows [n, d] as float32 of length 1; zeros stay zeros."""
+    """Return rows [n, d] as float32 of length 1; zeros stay zeros."""
     tensor = torch.from_numpy(np.array(values, np.float32)).to(device)
     return torch.nn.functional.normalize(tensor, dim=1)
 
@@ -218,152 +209,3 @@ def _faiss() -> Any:
     import faiss
 
     return faiss
-
-
-LOOKED_AT = 50  # candidates of a picture, and of each of its corners
-_CORNERS = tuple((0.87, top, start) for top in (0.0, 0.13) for start in (0.0, 0.13))
-
-_SPECTRUM = 8  # frequencies of the windowed Fourier transform kept per axis
-_INNER = 0.85  # share of each side whose invariants are taken beside those of the whole
-_LENGTH = 96  # numbers of a learned vector
-_SAMPLE, _EDITS = 1000, 6  # images that the metric is learned from, and edits of each
-_RIDGE = 0.05
-_NOTHING = 1e-4  # share of the largest variance between pictures below which a direction tells none apart
-_EMBEDDED = 512  # pictures whose invariants are computed at a time
-
-
-def invariants(pictures: Tensor) -> Tensor:
-    """Luminance [P, 32, 32] → [P, 430] that no symmetry and no change of brightness or contrast alters.
-
-    Sizes of the cosine transform and of the Fourier transform under a Hann window, of the picture and of its inner
-    part. A mirror changes signs or exchanges two sizes, a transpose exchanges two sizes; the sum and the absolute
-    difference of two numbers do not know which came first.
-    """
-    parts = []
-    for picture in (pictures, cut(pictures, _INNER, (1 - _INNER) / 2, (1 - _INNER) / 2)):
-        waves = cosine_waves()
-        sizes = (waves @ picture @ waves.T).abs()
-        sizes[:, 0, 0] = 0
-        parts += _unordered(_scaled(sizes))
-        window = torch.hann_window(SIDE + 2, periodic=False)[1:-1]
-        centred = (picture - picture.mean((1, 2), keepdim=True)) * window[:, None] * window
-        spectrum = torch.fft.rfft2(centred).abs()[:, :, :_SPECTRUM]
-        rising = spectrum[:, :_SPECTRUM]
-        falling = torch.cat((spectrum[:, :1], spectrum[:, 1 - _SPECTRUM :].flip(1)), 1)
-        both_sizes = _scaled(torch.stack((rising, falling), 1))
-        parts += _unordered(both_sizes.sum(1)) + _unordered((both_sizes[:, 0] - both_sizes[:, 1]).abs())
-    return torch.cat(parts, 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Metric:
-    """A linear map of invariants under which edits of a picture stay together: (values − mean) / spread @ map."""
-
-    mean: Tensor  # [430]
-    spread: Tensor  # [430]
-    map: Tensor  # [430, 96]
-
-    def embed(self, pictures: Tensor) -> NDArray[np.float32]:
-        """Luminance [P, 32, 32] → [P, 96] of length 1."""
-        vectors = [
-            normalize(((invariants(block) - self.mean) / self.spread) @ self.map, dim=1)
-            for block in torch.split(pictures, _EMBEDDED)
-        ]
-        return np.asarray(torch.cat(vectors).numpy(), np.float32)
-
-
-def learn_metric(pictures: Tensor, seed: int = 0) -> Metric:
-    """Linear discriminants: directions in which pictures differ from each other more than from their edits.
-
-    With Sʷ the covariance within the edits of a picture and Sᵇ that between the means of pictures, the columns of the
-    map are the 96 leading solutions of Sᵇ v = λ (Sʷ + 0.05 I) v. Edits are random crops down to three quarters of each
-    side and borders; symmetries and brightness do not change the invariants.
-
-    Parameters
-    ----------
-    pictures : tensor [P, 32, 32]
-        Luminance of a sample of the images to be compared.
-    seed : int
-        Of the edits.
-    """
-    rng = np.random.default_rng(seed)
-    groups = [invariants(pictures)]
-    for _ in range(_EDITS):
-        groups.append(torch.cat([invariants(_edited(part, rng)) for part in torch.split(pictures, 20)]))
-    values = torch.stack(groups, 1)  # [P, 7, 430]
-    mean, spread = values.mean((0, 1)), values.flatten(0, 1).std(0) + 1e-6
-    values = (values - mean) / spread
-    centres = values.mean(1)
-    away = (values - centres[:, None]).flatten(0, 1)
-    within = away.T @ away / len(away) + _RIDGE * torch.eye(len(mean))
-    between = centres.T @ centres / len(centres)
-    whitened = torch.linalg.inv(torch.linalg.cholesky(within))
-    spread_out, directions = torch.linalg.eigh(whitened @ between @ whitened.T)
-    # P pictures differ in at most P − 1 directions. Any others are rounding errors, other ones on every processor.
-    directions = directions * (spread_out > _NOTHING * spread_out[-1])
-    return Metric(mean, spread, whitened.T @ directions[:, -_LENGTH:])
-
-
-def sample_rows(count: int, seed: int = 0) -> NDArray[np.int64]:
-    """Up to 1,000 of ``count`` rows, ascending."""
-    return np.sort(np.random.default_rng(seed).choice(count, min(count, _SAMPLE), replace=False))
-
-
-def _edited(pictures: Tensor, rng: np.random.Generator) -> Tensor:
-    if rng.random() < 0.75:
-        scale = float(rng.uniform(0.75, 1.0))
-        top, start = (float(rng.uniform(0, 1 - scale)) for _ in range(2))
-        return cut(pictures, scale, top, start)
-    framed = torch.full_like(pictures, float(rng.choice([0, 128, 255])))
-    small = torch.nn.functional.interpolate(pictures[:, None], size=(28, 28), mode="bilinear", antialias=True)
-    framed[:, 2:30, 2:30] = small[:, 0]
-    return framed
-
-
-def _scaled(sizes: Tensor) -> Tensor:
-    """Sizes […] of each picture, together of length 1, square-rooted."""
-    length = torch.linalg.vector_norm(sizes.flatten(1), dim=1) + 1e-6
-    rooted: Tensor = (sizes / length.view(-1, *[1] * (sizes.ndim - 1))).sqrt()
-    return rooted
-
-
-def _unordered(square: Tensor) -> list[Tensor]:
-    """Sum and absolute difference of each number [P, n, n] and its mirror image across the diagonal."""
-    rows, columns = torch.triu_indices(square.shape[-1], square.shape[-1])
-    first, second = square[:, rows, columns], square[:, columns, rows]
-    return [first + second, (first - second).abs()]
-
-
-def embed_all(
-    metric: Metric, thumbnails: NDArray[np.uint8], crop: tuple[float, float, float] | None = None
-) -> NDArray[np.float32]:
-    """Learned vectors [N, 96] of N thumbnails, or of one crop of each."""
-    vectors = np.empty((len(thumbnails), metric.map.shape[1]), np.float32)
-    for begin in range(0, len(thumbnails), 2048):
-        block = grey(thumbnails[begin : begin + 2048])
-        vectors[begin : begin + len(block)] = metric.embed(block if crop is None else cut(block, *crop))
-    return vectors
-
-
-def neighbour_rows(
-    metric: Metric,
-    thumbnails: NDArray[np.uint8],
-    vectors: NDArray[np.float32],
-    base: NDArray[np.float32],
-    description: str,
-    **search: Any,
-) -> tuple[NDArray[np.int32], str]:
-    """The nearest rows of ``base`` [N, 96] to each picture and to its corners, [Q, 250], and how they were searched.
-
-    ``vectors`` [Q, 96] are the pictures' own vectors. A row that is near twice stands once; −1 fills the gaps.
-    """
-    rows, index = [], ""
-    for number, crop in enumerate((None, *_CORNERS)):
-        queries = vectors if crop is None else embed_all(metric, thumbnails, crop)
-        words = f"{description} ({number + 1} of {len(_CORNERS) + 1})"
-        hits = nearest(queries, base, LOOKED_AT, description=words, **search)
-        index = hits.index
-        rows.append(hits.rows.astype(np.int32))
-    joined = np.sort(np.concatenate(rows, 1), 1)
-    joined[:, 1:][joined[:, 1:] == joined[:, :-1]] = -1
-    return joined, index

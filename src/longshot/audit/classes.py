@@ -45,7 +45,7 @@ class Nouns:
     _ancestors: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def ancestors(self, synsets: frozenset[str]) -> frozenset[str]:
-        """Synsets above these (themselves left out), without the most general ones."""
+        """Return the synsets above these (themselves left out), without the most general ones."""
         above: set[str] = set()
         for synset in synsets:
             if synset not in self._ancestors and synset in self.taxonomy:
@@ -56,7 +56,7 @@ class Nouns:
 
 
 def read_nouns() -> Nouns | None:
-    """WordNet's nouns, or None where WordNet is not installed."""
+    """Read WordNet's nouns, or None where WordNet is not installed."""
     try:
         file = find_wordnet()
     except UserError:
@@ -104,7 +104,7 @@ class SharedClass(Record):
 
 
 def normalise(name: str) -> str:
-    """A class name for comparison: lower case, words apart, without a leading number or punctuation.
+    """Return a class name for comparison: lower case, words apart, without a leading number or punctuation.
 
     >>> normalise("001.Black_footed_Albatross"), normalise("GrannySmith")
     ('black footed albatross', 'granny smith')
@@ -115,12 +115,12 @@ def normalise(name: str) -> str:
 
 
 def _path(class_id: str) -> str:
-    """A class id with each part normalised."""
+    """Return a class id with each part normalised."""
     return "/".join(part if _SYNSET.match(part) else normalise(part) for part in class_id.split("/"))
 
 
 def shared_classes(a: Dataset, b: Dataset, nouns: Nouns | None = None) -> list[SharedClass]:
-    """Related classes, one row per pair with the strongest relation; sorted by A's class, then B's.
+    """List related classes, one row per pair with the strongest relation, by A's class, then B's.
 
     A class is above another when one of the other's ancestors, in its own dataset's taxonomy or in WordNet, has its
     name. ``nouns`` is WordNet where it is installed: ids such as n02084071 are its synsets, other names are taken
@@ -154,7 +154,7 @@ def shared_classes(a: Dataset, b: Dataset, nouns: Nouns | None = None) -> list[S
 def seen_classes(
     trained: Iterable[str], tested: Iterable[str], labels: Mapping[str, str], nouns: Nouns | None = None
 ) -> set[str]:
-    """Those of the ``tested`` classes that are among the ``trained`` ones: by name, synset or WordNet's synonyms.
+    """Find ``tested`` classes among the ``trained`` ones: by name, synset or WordNet's synonyms.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def seen_classes(
 
 
 def _says_something(name: str) -> bool:
-    """Whether a name tells classes of different datasets apart: a synset, or a word of three letters that means one."""
+    """Say whether a name tells classes of datasets apart: a synset, or a word of three letters that means one."""
     words = (word for word in name.split() if word.isalpha() and len(word) > 2)
     return _SYNSET.match(name) is not None or any(word not in _EMPTY_WORDS for word in words)
 
@@ -189,7 +189,7 @@ ClassTexts: TypeAlias = Mapping[str, frozenset[str]]
 
 
 def _names(dataset: Dataset, nouns: Nouns | None) -> dict[str, frozenset[str]]:
-    """What each class of a dataset goes by."""
+    """List what each class of a dataset goes by."""
     taxonomy = dataset.taxonomy
     return {
         c: _texts(c, taxonomy.label(c) if taxonomy is not None and c in taxonomy else None, nouns)
@@ -198,7 +198,7 @@ def _names(dataset: Dataset, nouns: Nouns | None) -> dict[str, frozenset[str]]:
 
 
 def _texts(class_id: str, label: str | None, nouns: Nouns | None) -> frozenset[str]:
-    """What a class goes by: its synset id and words, its label in the taxonomy, the last part of its id."""
+    """List what a class goes by: its synset id and words, its label in the taxonomy, the last part of its id."""
     name = class_id.rpartition("/")[2]
     names = {name if _SYNSET.match(name) else normalise(name)}
     if label is not None:
@@ -209,13 +209,13 @@ def _texts(class_id: str, label: str | None, nouns: Nouns | None) -> frozenset[s
 
 
 def _sense(names: frozenset[str], nouns: Nouns) -> frozenset[str]:
-    """The synsets of a class: its own id where it is one, else the most frequent sense of its name."""
+    """Return the synsets of a class: its own id where it is one, else the most frequent sense of its name."""
     own = {name for name in names if _SYNSET.match(name)}
     return frozenset(own or {nouns.first[name] for name in names if name in nouns.first})
 
 
 def _above(dataset: Dataset, names: ClassTexts) -> dict[str, frozenset[str]]:
-    """Names of the nodes above each class in the dataset's own taxonomy, the root left out."""
+    """List the names of the nodes above each class in the dataset's own taxonomy, the root left out."""
     taxonomy = dataset.taxonomy
     if taxonomy is None:
         return {}
@@ -229,7 +229,7 @@ def _above(dataset: Dataset, names: ClassTexts) -> dict[str, frozenset[str]]:
 
 
 def _matches(a: ClassTexts, b: ClassTexts, relation: str) -> list[SharedClass]:
-    """Pairs of classes with a common text, through an index over B."""
+    """Find pairs of classes with a common text, through an index over B."""
     index: dict[str, list[str]] = {}
     for class_id, texts in b.items():
         for text in texts:

@@ -30,7 +30,6 @@ from longshot.data import Dataset, innermost, pixel_digests
 
 Labels: TypeAlias = NDArray[np.integer[Any]]  # the class of each image
 COPY_RULES = ("apart", "equal", "allow")
-_MOST_ALIKE = 6  # images of several classes that near copies may connect
 MOST_SEARCHED = (
     50_000  # images among which near copies are searched by default: some ten minutes on two cores
 )
@@ -56,34 +55,34 @@ class CopyGroups:
 
     @property
     def later(self) -> Ints:
-        """The images that are not the first of their group, as rows."""
+        """Return the images that are not the first of their group, as rows."""
         return np.flatnonzero(self.group != np.arange(len(self.group)))
 
     def among(self, chosen: Bools) -> CopyGroups:
-        """The groups as if there were no other images than the ``chosen`` [N]; those others are groups of their own."""
+        """Return the groups among the ``chosen`` [N] images alone; all others are groups of their own."""
         return CopyGroups(_among(self.equal, chosen), _among(self.group, chosen), self.near)
 
     def take(self, rows: Ints) -> CopyGroups:
-        """The groups of some images, numbered by their places among ``rows`` [M]."""
+        """Return the groups of some images, numbered by their places among ``rows`` [M]."""
         everything = np.ones(len(rows), np.bool_)
         return CopyGroups(
             _among(self.equal[rows], everything), _among(self.group[rows], everything), self.near
         )
 
     def clashes(self, labels: Labels) -> Bools:
-        """Which images [N] equal one with another label [N]: at most one of the labels is right."""
+        """Return which images [N] equal one with another label [N]: at most one of the labels is right."""
         return _several(self.equal, labels)
 
     def strays(self, labels: Labels) -> Bools:
-        """Which images [N] have another label than the first of their group."""
+        """Return which images [N] have another label than the first of their group."""
         return np.asarray(labels != labels[self.group])
 
     def suspects(self, labels: Labels) -> Bools:
-        """Which images [N] a dataset can do without: all but the first of a group, all of one with several labels."""
+        """Return images [N] to do without: all but the first of a group, all of a group with several labels."""
         return np.asarray(_several(self.group, labels) | (self.group != np.arange(len(self.group))))
 
     def counts(self, labels: Labels) -> dict[str, int]:
-        """Images beyond the first of each group that equal an earlier one, the others, and those that clash."""
+        """Count images beyond the first of each group that equal an earlier one, the others, and those that clash."""
         equal = int((self.equal != np.arange(len(self.equal))).sum())
         clashing = int(self.clashes(labels).sum())
         return {"equal": equal, "near": len(self.later) - equal, "contradicting": clashing}
@@ -93,7 +92,7 @@ class CopyGroups:
         return say_copies(**self.counts(labels))
 
     def table(self, dataset: Dataset) -> list[dict[str, str]]:
-        """Each image beyond the first of its group: its key, that of the first, and whether their pixels are equal."""
+        """List images beyond the first of a group: its key, that of the first, and whether their pixels are equal."""
         rows, keys = self.later, dataset.keys
         firsts = np.where(self.equal[rows] != rows, self.equal[rows], self.group[rows])
         kinds = np.where(self.equal[rows] != rows, "equal", "near").tolist()
@@ -101,7 +100,7 @@ class CopyGroups:
         return [{"image": a, "copy of": b, "kind": c} for a, b, c in zip(*names, kinds, strict=True)]
 
     def straddling(self, tasks: TaskRows) -> Bools:
-        """Which of T tasks have images of one group on both sides or in two classes, [T]."""
+        """Return which of T tasks have images of one group on both sides or in two classes, [T]."""
         copied, parts = np.bincount(self.group, minlength=len(self.group))[self.group] > 1, []
         sides = ((tasks.support, tasks.support_label), (tasks.query, tasks.query_label))
         for side, (rows, labels) in enumerate(sides):
@@ -146,21 +145,20 @@ def copy_groups(dataset: Dataset, near: bool = True) -> CopyGroups:
         return CopyGroups(rows, rows, near)
     if near:
         pairs = _near_pairs(dataset)
-        equal, group = _joined(pairs[pairs[:, 2] == 0], rows), _joined(pairs, rows)
-        return CopyGroups(equal, np.where(_are_alike(group, dataset.labels), equal, group), near)
+        return CopyGroups(_joined(pairs[pairs[:, 2] == 0], rows), _joined(pairs, rows), near)
     pixels = np.ascontiguousarray(pixel_digests(dataset, skip_bad=True)).view("S32")[:, 0]
     return equal_groups(pixels, pixels != b"")  # what cannot be decoded equals nothing
 
 
 def equal_groups(values: NDArray[Any], chosen: Bools | None = None) -> CopyGroups:
-    """The groups of equal values [N]; those that are not ``chosen`` [N] are groups of their own."""
+    """Return the groups of equal values [N]; those that are not ``chosen`` [N] are groups of their own."""
     numbers = np.unique(values, return_inverse=True)[1].reshape(-1)
     equal = _among(numbers, np.ones(len(values), np.bool_) if chosen is None else chosen)
     return CopyGroups(equal, equal, False)
 
 
 def find_copies(dataset: Dataset, rule: str | None = None) -> tuple[str, CopyGroups | None]:
-    """The groups of images that a rule keeps apart, and the rule where it is left to the dataset.
+    """Find the groups of images that a rule keeps apart, and the rule where it is left to the dataset.
 
     Parameters
     ----------
@@ -188,20 +186,20 @@ def find_copies(dataset: Dataset, rule: str | None = None) -> tuple[str, CopyGro
 
 
 def _all_different(dataset: Dataset) -> bool:
-    """Whether a dataset draws its own pictures and says that no two are alike."""
+    """Say whether a dataset draws its own pictures and says that no two are alike."""
     return getattr(innermost(dataset.store, np.arange(0))[0], "without_copies", False)
 
 
 def _near_pairs(dataset: Dataset) -> Ints:
-    """Pairs of rows that are copies [P, 3]: two rows, and 0 where their pixels are equal, else 1."""
+    """Find pairs of rows that are copies [P, 3]: two rows, and 0 where their pixels are equal, else 1."""
     from longshot.models import content_of
 
     # The number counts the ways in which ``find_pairs`` has searched.
-    address = hash_text("longshot copies 1", dataset.fingerprint, content_of(dataset).digest)
+    address = hash_text("longshot copies 2", dataset.fingerprint, content_of(dataset).digest)
     for file in cache_places("copies", f"{address[:32]}.pairs"):
         if (content := read_sealed(file)) is not None:
             return np.frombuffer(content, np.int64).reshape(-1, 3)
-    from longshot.audit.pairs import find_pairs  # imports torch
+    from longshot.audit.pairs import find_pairs  # imports OpenCV
 
     pairs = find_pairs(dataset, dataset)
     copies = pairs.kind < 2
@@ -210,14 +208,8 @@ def _near_pairs(dataset: Dataset) -> Ints:
     return rows
 
 
-def _are_alike(group: Ints, labels: Labels) -> Bools:
-    """Which images [N] belong to a large group over several classes: simple drawings that are alike, not copies."""
-    size = np.bincount(group, minlength=len(group))
-    return np.asarray((size[group] > _MOST_ALIKE) & _several(group, labels))
-
-
 def _joined(pairs: Ints, rows: Ints) -> Ints:
-    """The first row [N] of those that pairs connect each row with."""
+    """Return the first row [N] of those that pairs connect each row with."""
     if not len(pairs):
         return rows
     from scipy.sparse import coo_array
@@ -228,7 +220,7 @@ def _joined(pairs: Ints, rows: Ints) -> Ints:
 
 
 def _among(group: Ints, chosen: Bools) -> Ints:
-    """Numbers of groups [N] as the first chosen row of each; rows that are not chosen stand for themselves."""
+    """Number groups [N] by the first chosen row of each; rows that are not chosen stand for themselves."""
     rows = np.flatnonzero(chosen)
     _, first, inverse = np.unique(group[rows], return_index=True, return_inverse=True)
     numbers = np.arange(len(group))
@@ -237,7 +229,7 @@ def _among(group: Ints, chosen: Bools) -> Ints:
 
 
 def _several(group: Ints, values: Labels) -> Bools:
-    """Which members [N] belong to a group [N] that has more than one value [N]."""
+    """Return which members [N] belong to a group [N] that has more than one value [N]."""
     size = int(group.max(initial=-1)) + 1
     low, high = np.full(size, np.iinfo(np.int64).max), np.full(size, -1)
     np.minimum.at(low, group, values)

@@ -72,8 +72,8 @@ def find_overlap(
 ) -> Overlap:
     """Find images and classes that two datasets share: exact copies, near copies, related class names.
 
-    A near copy survives re-encoding, resizing, other brightness or contrast, grey, a border of 6 %, crops to 80 % of
-    each side, mirroring and quarter turns; every one is compared pixel by pixel.
+    A near copy survives re-encoding, resizing, other brightness, contrast or colour, borders, captions and overlays,
+    crops to half of each side, any turn, mirroring and a page around it; every one is compared pixel by pixel.
     The overlap is remembered: an evaluation warns when a network's training data overlaps the testbed.
 
     Parameters
@@ -81,32 +81,27 @@ def find_overlap(
     dataset, other : Dataset, str or Path
         What to compare; the same one twice finds copies within it.
     backbone : str, optional
-        Also look at neighbours in this embedding.
-    similarity : float
-        Cosine in the embedding, −1 to 1, from which a pair is listed as similar.
-    neighbours : int
+        Also look at neighbours in this embedding (see 'longshot backbones').
+    similarity : float, -1 to 1
+        Cosine in the embedding from which a pair is listed as similar.
+    neighbours : int, at least 1
         Pairs of each image whose pixels are compared at most.
-    index : str
-        How neighbours are found: "exact", "ivf" (FAISS), or "auto", which takes FAISS beyond 100,000 images on both
-        sides.
-    workers : int, optional
-        Threads that read images; all cores by default.
-    device : str
-        Where to compute: "auto", "cpu", "cuda" or "mps".
-    engine : str, optional
-        What computes backbones, as in ``embed``.
-    out : path, optional
-        Also write the overlap there, as ``.parquet`` or ``.json``; ``"-"`` is the screen.
-    page : path, optional
-        Also write a page with pictures of the pairs.
+    index : {"auto", "exact", "ivf"}
+        How neighbours are found; auto takes FAISS beyond 100,000 images on both sides.
+    workers : int, at least 1, optional
+        Threads that read images. Default: one per core.
+    device, engine, on, gpus_per_worker, retry_failed : optional
+        As in ``embed``.
+    out : file, optional
+        Write all pairs: .parquet or .json. ``"-"`` is the screen.
+    page : file, optional
+        Write a page with pictures of the pairs.
     force : bool
         Replace what is at ``out`` and ``page``, even if Longshot did not write it.
-    pictures : int
+    pictures : int, at least 0
         Pairs of each kind that the page shows.
     render : callable, optional
         What makes the page: ``render(pairs, counts, facts, images=, pictures=)`` → HTML.
-    on, gpus_per_worker, retry_failed : optional
-        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
 
     Returns
     -------
@@ -157,7 +152,7 @@ def find_overlap(
 
 
 def pair_images(dataset: Dataset, other: Dataset) -> Callable[[str, list[str]], list[Image]]:
-    """``images(side, keys)`` for a page with pictures: side "a" is ``dataset``, side "b" ``other``."""
+    """Return ``images(side, keys)`` for a page with pictures: side "a" is ``dataset``, side "b" ``other``."""
 
     def images(side: str, keys: list[str]) -> list[Image]:
         source = dataset if side == "a" else other
@@ -201,21 +196,19 @@ def find_suspects(
     dataset : Dataset, str or Path
         What ``open_dataset`` opens.
     backbone : str
-        Whose features judge the labels; see ``list_backbones``.
+        Whose features judge the labels (see 'longshot backbones').
     near_copies : bool
-        Look for near copies too; otherwise only for equal images, whatever file they are in.
-    out : path, optional
-        Also write the suspects there as CSV: key, class, reason, looks_like, odds.
-    view : path, optional
-        Also write the dataset without them: a file that ends with ``.view.json`` and opens like any dataset.
+        Look for near copies too, which reads every image, or only for files of equal bytes.
+    out : file, optional
+        Write all suspects: FILE.csv. The columns are key, class, reason, looks_like, odds.
+    view : file, optional
+        Write the dataset without them: FILE.view.json. It opens like any dataset.
     force : bool
         Replace what is at ``out`` and ``view``, even if Longshot did not write it.
-    workers : int, optional
-        Threads that read images; all cores by default.
-    device : str
-        Where to compute: "auto", "cpu", "cuda" or "mps".
-    engine : str, optional
-        What computes backbones, as in ``embed``.
+    workers : optional
+        As in ``find_overlap``.
+    device, engine : optional
+        As in ``embed``.
 
     Returns
     -------
@@ -286,14 +279,14 @@ def leave_out_overlap(
         The first of the two datasets that were compared.
     overlap_file : path
         What :func:`find_overlap` wrote.
-    out : path
-        The view file to write; its name ends with ``.view.json``. It opens like any dataset.
+    out : file
+        The view to write: FILE.view.json. It opens like any dataset.
     classes : bool
-        Leave out the classes that are related to classes of the other dataset, not single images.
+        Leave out classes related to B's, not single images. B is the other dataset.
     images : bool
-        With ``classes``: leave out the copies of the other's images as well.
-    relations : sequence of str
-        Which relations count for ``classes`` (same, name, synonym, above, below); all by default.
+        With ``classes``: leave out the copies of B's images as well.
+    relations : list of {"same", "name", "synonym", "above", "below"}
+        Which relations count for ``classes``; repeat for several. Default: all.
     force : bool
         Replace what is there, even if it is no view that Longshot wrote.
     """

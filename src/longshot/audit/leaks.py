@@ -53,12 +53,12 @@ class TrainingStage(LooseRecord):
 
     @property
     def class_ids(self) -> tuple[str, ...] | None:
-        """The classes, also those of published data; None where they are not on record."""
+        """Return the classes, also those of published data; None where they are not on record."""
         return imagenet_classes() if self.dataset == IMAGENET else self.classes
 
     @cached_property
     def origin(self) -> tuple[str, frozenset[str]]:
-        """The fingerprint of the dataset, the entire one where it is a view, and the keys that the view leaves out."""
+        """Return the fingerprint of the dataset, the entire one of a view, and the keys it leaves out."""
         return view_origin(self.fingerprint) if self.fingerprint else ("", frozenset())
 
 
@@ -87,13 +87,13 @@ class TestedImages:
 
     @cached_property
     def origin(self) -> str:
-        """The fingerprint of the dataset, or of the entire one where it is a view."""
+        """Return the fingerprint of the dataset, or of the entire one where it is a view."""
         return view_origin(self.fingerprint)[0]
 
 
 @lru_cache(maxsize=1)
 def imagenet_classes() -> tuple[str, ...]:
-    """WordNet ids of the 1,000 classes of ILSVRC-2012.
+    """Return the WordNet ids of the 1,000 classes of ILSVRC-2012.
 
     >>> len(imagenet_classes()), imagenet_classes()[0]
     (1000, 'n01440764')
@@ -103,7 +103,7 @@ def imagenet_classes() -> tuple[str, ...]:
 
 
 def published_stage(name: str, weights: str = "") -> TrainingStage:
-    """What is known of a network by the name of its published weights: ImageNet's classes, or nothing.
+    """Return what is known of a network by the name of its published weights: ImageNet's classes, or nothing.
 
     >>> published_stage("timm:resnet50.a1_in1k").dataset, published_stage("pixels").dataset
     ('ImageNet-1k', None)
@@ -113,7 +113,7 @@ def published_stage(name: str, weights: str = "") -> TrainingStage:
 
 
 def digest_images(dataset: Dataset, rows: Ints | None = None) -> SeenImages | None:
-    """Images of a dataset by content; None where it vouches for names alone."""
+    """Digest the images of a dataset by content; None where it vouches for names alone."""
     if dataset.identity == "names":
         return None
     digests = image_digests(dataset, rows)
@@ -137,7 +137,7 @@ def write_seen(folder: Path, stages: Sequence[SeenImages | None]) -> None:
 
 
 def read_seen(folder: Path) -> dict[int, SeenImages]:
-    """What ``write_seen`` wrote, by stage; empty where there is no such file."""
+    """Read what ``write_seen`` wrote, by stage; empty where there is no such file."""
     path = folder / SEEN_FILE
     if not path.is_file():
         return {}
@@ -158,7 +158,7 @@ def read_seen(folder: Path) -> dict[int, SeenImages]:
 
 
 def find_leaks(stages: Sequence[Stage], tested: TestedImages) -> dict[str, Any]:
-    """What is known about test images and classes that a network saw in training.
+    """Find what is known about test images and classes that a network saw in training.
 
     Parameters
     ----------
@@ -237,13 +237,13 @@ def _hits(
 
 
 def _among(values: pa.Array | pa.ChunkedArray, some: Any) -> Bools:
-    """Which of the strings are among some."""
+    """Return which of the strings are among some."""
     mask: Bools = pc.is_in(values, value_set=pa.array(list(some), pa.string())).to_numpy(zero_copy_only=False)
     return mask
 
 
 def pack_mask(mask: Bools) -> str:
-    """Flags as text for JSON.
+    """Write flags as text for JSON.
 
     >>> unpack_mask(pack_mask(np.array([True, False, True])), 3)
     array([ True, False,  True])
@@ -252,7 +252,7 @@ def pack_mask(mask: Bools) -> str:
 
 
 def unpack_mask(text: str, size: int) -> Bools:
-    """What ``pack_mask`` wrote of ``size`` flags; none of them for an empty text."""
+    """Read what ``pack_mask`` wrote of ``size`` flags; none of them for an empty text."""
     if not text:
         return np.zeros(size, np.bool_)
     packed = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8)
@@ -260,7 +260,7 @@ def unpack_mask(text: str, size: int) -> Bools:
 
 
 def training_stages(backbone: str) -> list[Stage]:
-    """What is known of the training of a backbone, or of several side by side: stage by stage, the last one first."""
+    """List what is known of the training of a backbone, or of several side by side, the last stage first."""
     from longshot.models import SIDECAR_FILE, backbone_parts, read_sidecar
 
     stages: list[Stage] = []

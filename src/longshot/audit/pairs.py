@@ -1,7 +1,8 @@
 """Pairs of images that two datasets share: exact copies, near copies, and neighbours in an embedding.
 
-What is remembered of each image is the hash of its pixels and a thumbnail, from which its descriptors follow. The table
-of a dataset is made once, in shards, and kept in the cache: an interrupted run goes on where it was.
+What is remembered of each image is the hash of its pixels and its keypoints. The table of a dataset is made once, in
+shards, and kept in the cache: an interrupted run goes on where it was. Keypoints propose pairs (``votes``), say how
+two pictures lie on one another, and pixels decide (``alignment``).
 """
 
 from __future__ import annotations
@@ -11,62 +12,45 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from longshot.audit import alignment
-from longshot.audit.alignment import (
-    SIDE,
-    RowPairs,
-    Start,
-    best_variants,
-    grey,
-    in_place,
-    inverse,
-    turned_round,
-    whole_frequencies,
-)
-from longshot.audit.candidates import (
-    Neighbours,
-    embed_all,
-    learn_metric,
-    nearest,
-    neighbour_rows,
-    sample_rows,
-)
+from longshot.audit.alignment import Fit, compare, fit
+from longshot.audit.candidates import Neighbours, nearest
+from longshot.audit.keypoints import ROW, Keypoints, describe, frame, keypoints_of
+from longshot.audit.votes import propose
 from longshot.base import cache_dir, cache_places, hash_text, progress
 from longshot.data import Dataset, ImageError, ImageStore, pixel_hash
 from longshot.models import Shards, content_of, hold_lock, open_guarded, read_shards
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
 KINDS = ("exact", "near", "similar")
 NEIGHBOURS = 10  # pairs of each image whose pixels are compared
 SIMILARITY = 0.95  # cosine in the embedding from which a pair is listed as similar
-_ALIGNED = 0.12  # distance on thumbnails below which the images themselves are read
-# Distances on 64 × 64 pixels up to which two images are copies; docs/howto/overlap.md tells how they were chosen.
-_GREY, _DETAIL, _COLOUR = 0.055, 0.12, 0.05
 _MANY = 10_000  # pairs of one group of identical images that are all listed; beyond, each image once
 _DIGEST = 32
-_SHARD = 2048  # rows: 6 MB, what a kill can cost
+_SIGNATURE = np.dtype([("digest", "u1", _DIGEST), ("keypoints", ROW)])
+_SHARD = 512  # rows: 11 MB, what a kill can cost
 _STEP = 16  # rows read together
+_FRAMES = 512  # pictures of the pixel comparison that are remembered
+
+RowPairs: TypeAlias = NDArray[np.int64]  # [P, 2]: row of A, row of B
 
 
 @dataclass(frozen=True)
 class ImagePairs:
-    """P pairs, sorted by kind, distance and rows; ``distance`` is 0 for exact, d of the details for near (see
-    ``alignment``), 1 − cosine for similar."""
+    """P pairs, sorted by kind, distance and rows; ``distance`` is 0 for exact, 1 − cosine for similar, the share of
+    windows that differ for near (see ``alignment``)."""
 
     rows: RowPairs
     kind: NDArray[np.int8]  # position in KINDS
     distance: NDArray[np.float32]
-    symmetry: NDArray[np.int8]  # how the picture of A is turned (see ``candidates.orient``)
-    index: str  # how descriptors (and embeddings) were searched
+    mirrored: NDArray[np.bool_]  # whether the picture of A is mirrored
+    turned: NDArray[np.int16]  # and then turned: degrees, anticlockwise
+    index: str  # how embeddings were searched
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -86,10 +70,10 @@ def find_pairs(
     device: str = "auto",
     workers: int | None = None,
 ) -> ImagePairs:
-    """Every image of A with its copies in B; within one dataset (equal fingerprints) each pair once.
+    """Find the copies in B of every image of A; within one dataset (equal fingerprints) each pair once.
 
-    Exact copies have the same pixels. Near copies are found by ``candidates`` (or are near in an embedding) and pass
-    the comparison of pixels in ``alignment``.
+    Exact copies have the same pixels. Near copies are proposed by keypoints (or are near in an embedding) and pass the
+    comparison of pixels in ``alignment``.
 
     Parameters
     ----------
@@ -102,16 +86,17 @@ def find_pairs(
         Of how many pairs of each image the pixels are compared at most.
     similarity : float
         Cosine of vectors from which a pair is listed as similar.
-    index, device, workers
-        As in ``nearest`` and ``signatures``.
+    index, device
+        As in ``nearest``, for embeddings.
+    workers : int, optional
+        Threads that read images.
     """
     same = a.fingerprint == b.fingerprint
     table_a = signatures(a, workers)
     table_b = table_a if same else signatures(b, workers)
-    exact = exact_pairs(table_a.digests, table_b.digests, same)
-    starts, how, frequencies = _near_starts(table_a, table_b, same, neighbours, index=index, device=device)
-    indexes = {how}
-    similar, cosine = np.empty((0, 2), np.int64), np.empty(0, np.float32)
+    exact = exact_pairs(table_a["digest"], table_b["digest"], same)
+    candidates = propose(table_a["keypoints"], table_b["keypoints"], neighbours, same)
+    similar, cosine, how = np.empty((0, 2), np.int64), np.empty(0, np.float32), "exact"
     if embed is not None:
         vectors = embed(a)
         hits = nearest(
@@ -123,44 +108,19 @@ def find_pairs(
             device=device,
             description="compare embeddings",
         )
-        indexes.add(hits.index)
+        how = hits.index
         similar, cosine = _above(hits, similarity)
-        turned = best_variants(table_a.thumbnails, frequencies, hits.rows, neighbours, "orient neighbours")
-        starts.append(in_place(turned))
-    parts = [(exact, np.zeros(len(exact), np.float32), 0, np.zeros(len(exact), np.int8))]
-    for start in starts:
-        copies, distance = _copies(a, b, table_a, table_b, start)
-        parts.append((copies.pairs, distance, 1, copies.symmetry.astype(np.int8)))
-    parts.append((similar, 1 - cosine, 2, np.zeros(len(similar), np.int8)))
-    return _gather(parts, same, " and ".join(sorted(indexes)), len(b))
-
-
-def _near_starts(
-    a: Signatures, b: Signatures, same: bool, most: int, **search: Any
-) -> tuple[list[Start], str, torch.Tensor]:
-    """Candidates among all pairs: A's pictures cut and turned, and B's, unless they are the same.
-
-    Also how they were searched, and the low frequencies of B: with these further pairs can be looked at.
-    """
-    sides = [a] if same else [a, b]
-    sample = [grey(side.thumbnails[sample_rows(len(side))]) for side in sides]
-    metric = learn_metric(torch.cat(sample))
-    vectors = [embed_all(metric, side.thumbnails) for side in sides]
-    frequencies = [whole_frequencies(side.thumbnails) for side in sides]
-    starts, index = [], ""
-    for number, side in enumerate(sides):
-        other = 0 if same else 1 - number
-        words = "compare images" if number == 0 else "compare images the other way round"
-        rows, index = neighbour_rows(
-            metric, side.thumbnails, vectors[number], vectors[other], words, leave_self=same, **search
-        )
-        start = best_variants(side.thumbnails, frequencies[other], rows, most, f"orient: {words}")
-        starts.append(in_place(start) if number == 0 else turned_round(start))
-    return starts, index, frequencies[-1]
+        close = _once(_above(hits, -1.0)[0], same)
+        either_way = [np.insert(close, 2, mirrored, axis=1) for mirrored in (0, 1)]
+        candidates = np.unique(np.concatenate((candidates, *either_way)), axis=0)
+    equal = exact @ np.array([len(b), 1])
+    candidates = candidates[~np.isin(candidates[:, :2] @ np.array([len(b), 1]), equal)]
+    near = _copies(a, b, table_a["keypoints"], table_b["keypoints"], candidates)
+    return _gather([_Listed.plain(exact, 0), near, _Listed.plain(similar, 2, 1 - cosine)], same, how, len(b))
 
 
 def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPairs:
-    """Rows with equal digests [N, 32], [M, 32] → [P, 2].
+    """Find rows with equal digests [N, 32], [M, 32], as pairs [P, 2].
 
     A digest that very many images share would give their product: then each image is listed with the first of the
     other side, and no image is lost.
@@ -185,94 +145,94 @@ def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPa
 
 
 def _above(neighbours: Neighbours, least: float) -> tuple[RowPairs, NDArray[np.float32]]:
-    """Pairs [P, 2] with at least this similarity, and the similarity [P]."""
+    """Return pairs [P, 2] with at least this similarity, and the similarity [P]."""
     query, rank = np.nonzero((neighbours.rows >= 0) & (neighbours.similarity >= least))
     return np.stack((query, neighbours.rows[query, rank]), 1), neighbours.similarity[query, rank]
 
 
 def _once(pairs: RowPairs, same: bool) -> RowPairs:
-    """Without repeats; within one dataset the smaller row first, and no image with itself."""
+    """Leave out repeats; within one dataset the smaller row first, and no image with itself."""
     if same:
         pairs = np.sort(pairs, 1)
         pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     return np.unique(pairs, axis=0)
 
 
+class _Listed(NamedTuple):
+    """P pairs of one or several kinds, as the columns of ``ImagePairs``."""
+
+    rows: RowPairs
+    kind: NDArray[np.int8]
+    distance: NDArray[np.float32]
+    mirrored: NDArray[np.bool_]
+    turned: NDArray[np.int16]
+
+    @classmethod
+    def plain(cls, rows: RowPairs, kind: int, distance: Any = 0) -> _Listed:
+        """List pairs of pictures that lie as they are."""
+        count = len(rows)
+        return cls(
+            rows,
+            np.full(count, kind, np.int8),
+            np.broadcast_to(np.asarray(distance, np.float32), count),
+            np.zeros(count, np.bool_),
+            np.zeros(count, np.int16),
+        )
+
+
 def _copies(
-    a: Dataset, b: Dataset, table_a: Signatures, table_b: Signatures, start: Start
-) -> tuple[Start, NDArray[np.float32]]:
-    """Those of the pairs that pass the comparison of pixels, with the distance of their details."""
-    passed, distances = np.zeros(len(start), np.bool_), np.empty(len(start), np.float32)
-    step = 2048
-    with progress("compare pixels", total=len(start), unit="pairs") as bar:
-        for begin in range(0, len(start), step):
-            part = start.take(slice(begin, begin + step))
-            thumbnails = [
-                grey(table.thumbnails[part.pairs[:, side]]) for side, table in enumerate((table_a, table_b))
-            ]
-            aligned = alignment.align(thumbnails[0], thumbnails[1], _alignment(part))
-            near = torch.nonzero(aligned.distance <= _ALIGNED)[:, 0]
-            if len(near):
-                chosen = part.pairs[near.numpy()]
-                images = [_read(data, chosen[:, side]) for side, data in enumerate((a, b))]
-                d = alignment.compare(images[0], images[1], aligned[near])
-                copies = ((d.grey <= _GREY) & (d.detail <= _DETAIL) & (d.colour <= _COLOUR)).numpy()
-                passed[begin + near.numpy()[copies]] = True
-                distances[begin + near.numpy()] = d.detail.numpy()
-            bar.advance(len(part))
-    return start.take(passed), distances[passed]
+    a: Dataset, b: Dataset, table_a: NDArray[Any], table_b: NDArray[Any], candidates: RowPairs
+) -> _Listed:
+    """Choose the candidates [P, 3] whose keypoints lie on one another and whose pixels then agree."""
 
+    @lru_cache(_FRAMES)
+    def picture(side: int, row: int) -> NDArray[np.uint8]:
+        return frame((a, b)[side].image(row).convert("L"))
 
-def _alignment(start: Start) -> alignment.Alignment:
-    values = (start.symmetry, start.second, start.framed, start.rows, start.columns)
-    return alignment.Alignment(
-        torch.ones(len(start)), *(torch.from_numpy(np.array(value)) for value in values)
+    @lru_cache(_FRAMES)
+    def points(side: int, row: int) -> Keypoints:
+        return keypoints_of((table_a, table_b)[side][row])
+
+    chosen: list[tuple[int, int, float, Fit]] = []
+    with progress("compare pixels", total=len(candidates), unit="pairs") as bar:
+        for row_a, row_b, mirrored in candidates.tolist():
+            how = fit(points(0, row_a), points(1, row_b), bool(mirrored))
+            if how is not None:
+                agreement = compare(picture(0, row_a), picture(1, row_b), how)
+                if agreement.is_copy:
+                    chosen.append((row_a, row_b, agreement.distance, how))
+            bar.advance(1)
+    return _Listed(
+        np.array([pair[:2] for pair in chosen], np.int64).reshape(-1, 2),
+        np.ones(len(chosen), np.int8),
+        np.array([distance for *_, distance, _ in chosen], np.float32),
+        np.array([how.mirrored for *_, how in chosen], np.bool_),
+        np.array([how.turned for *_, how in chosen], np.int16),
     )
 
 
-def _read(dataset: Dataset, rows: NDArray[np.int64]) -> torch.Tensor:
-    """Images [P] → bytes [P, 64, 64, 3]; each is read once."""
-    unique, places = np.unique(rows, return_inverse=True)
-    pictures = np.stack([thumbnail(dataset.image(int(row)), alignment.DETAIL) for row in unique])
-    return torch.from_numpy(pictures[places])
-
-
-def _gather(
-    parts: list[tuple[RowPairs, NDArray[np.float32], int, NDArray[np.int8]]],
-    same: bool,
-    index: str,
-    width: int,
-) -> ImagePairs:
-    """One row per pair: the strongest kind, and among equals the smallest distance."""
-    rows = np.concatenate([pairs for pairs, *_ in parts])
-    symmetry = np.concatenate([symmetries for *_, symmetries in parts])
+def _gather(parts: list[_Listed], same: bool, index: str, width: int) -> ImagePairs:
+    """List each pair once: with the strongest kind, and among equals the smallest distance."""
+    listed = _Listed(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     if same:
-        exchanged = rows[:, 0] > rows[:, 1]
-        symmetry = np.where(exchanged, inverse(symmetry), symmetry)
-        rows = np.sort(rows, 1)
-    distance = np.concatenate([values for _, values, *_ in parts]).astype(np.float32)
-    kind = np.concatenate([np.full(len(pairs), number, np.int8) for pairs, _, number, _ in parts])
-    order = np.lexsort((symmetry, distance, kind))
-    _, first = np.unique(rows[order] @ np.array([width, 1]), return_index=True)
+        listed = listed._replace(rows=np.sort(listed.rows, 1))
+    order = np.lexsort((listed.turned, listed.mirrored, listed.distance, listed.kind))
+    _, first = np.unique(listed.rows[order] @ np.array([width, 1]), return_index=True)
     chosen = order[first]
-    chosen = chosen[np.lexsort((*rows[chosen].T[::-1], distance[chosen], kind[chosen]))]
-    return ImagePairs(rows[chosen], kind[chosen], distance[chosen], symmetry[chosen].astype(np.int8), index)
+    chosen = chosen[np.lexsort((*listed.rows[chosen].T[::-1], listed.distance[chosen], listed.kind[chosen]))]
+    return ImagePairs(
+        listed.rows[chosen],
+        listed.kind[chosen],
+        listed.distance[chosen],
+        listed.mirrored[chosen],
+        listed.turned[chosen],
+        index,
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class Signatures:
-    """Of N images: ``digests`` [N, 32] (SHA-256 of size and pixels), ``thumbnails`` [N, 32, 32, 3], memory-mapped."""
-
-    digests: NDArray[np.uint8]
-    thumbnails: NDArray[np.uint8]
-
-    def __len__(self) -> int:
-        return len(self.digests)
-
-
-def signatures(dataset: Dataset, workers: int | None = None) -> Signatures:
-    """The table of a dataset, from the cache when it was made before; threads decode."""
-    address = hash_text("longshot signatures 2", dataset.fingerprint, content_of(dataset).digest)
+def signatures(dataset: Dataset, workers: int | None = None) -> NDArray[Any]:
+    """Return the hash of the pixels and the keypoints of each image [N]; threads decode what is not in the cache."""
+    address = hash_text("longshot signatures 3", dataset.fingerprint, content_of(dataset).digest)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     file = f"{name}-{address[:32]}.npy"
     tables = (_open(cached, len(dataset)) for cached in cache_places("overlap", file))
@@ -288,22 +248,14 @@ def signatures(dataset: Dataset, workers: int | None = None) -> Signatures:
                 shards.remove()
                 table = _open(path, len(dataset))
     assert table is not None
-    return Signatures(table[:, :_DIGEST], table[:, _DIGEST:].reshape(-1, SIDE, SIDE, 3))
-
-
-def thumbnail(image: Image, side: int = SIDE) -> NDArray[np.uint8]:
-    """The whole image as bytes [side, side, 3]."""
-    from PIL.Image import Resampling
-
-    small = image if image.mode == "RGB" else image.convert("RGB")
-    return np.array(small.resize((side, side), Resampling.BILINEAR), np.uint8)
+    return table.view(_SIGNATURE)[:, 0]
 
 
 def _open(path: Path, rows: int) -> NDArray[np.uint8] | None:
     array = open_guarded(path)
     if array is None:
         return None
-    right = array.dtype == np.uint8 and array.shape == (rows, _DIGEST + 3 * SIDE * SIDE)
+    right = array.dtype == np.uint8 and array.shape == (rows, _SIGNATURE.itemsize)
     return array if right else None
 
 
@@ -320,15 +272,14 @@ def _fill(dataset: Dataset, shards: Shards, workers: int | None) -> None:
 
 
 def describe_rows(store: ImageStore, rows: range) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
-    """Hash and thumbnail of some rows [n, 32 + 3 · 32 · 32], and those that cannot be read."""
-    values = np.zeros((len(rows), _DIGEST + 3 * SIDE * SIDE), np.uint8)
-    bad = []
+    """Describe some rows [n, bytes of a signature], and list those that cannot be read."""
+    values, bad = np.zeros(len(rows), _SIGNATURE), []
     for position, row in enumerate(rows):
         try:
             image = store.read(row)
         except ImageError as error:
             bad.append((row, error.reason))
             continue
-        values[position, :_DIGEST] = np.frombuffer(pixel_hash(image), np.uint8)
-        values[position, _DIGEST:] = thumbnail(image).ravel()
-    return values, bad
+        values["digest"][position] = np.frombuffer(pixel_hash(image), np.uint8)
+        values["keypoints"][position] = describe(image)
+    return values.view(np.uint8).reshape(len(rows), -1), bad

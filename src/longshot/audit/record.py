@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from longshot import __version__
-from longshot.audit.alignment import turn_of
 from longshot.audit.classes import RELATIONS, SharedClass
 from longshot.audit.pairs import KINDS, ImagePairs
 from longshot.base import (
@@ -104,19 +103,19 @@ class Overlap:
 
     @property
     def within(self) -> bool:
-        """Whether a dataset was compared with itself."""
+        """Return whether a dataset was compared with itself."""
         return bool(self.a["fingerprint"] == self.b["fingerprint"])
 
     def of_kinds(self, *kinds: str) -> pa.Table:
-        """The pairs of these kinds."""
+        """Return the pairs of these kinds."""
         return self.pairs.filter(pc.is_in(self.pairs["kind"], pa.array(kinds, pa.string())))
 
     def copies(self) -> pa.Table:
-        """Exact and near duplicates: what must not be in both of training and test data."""
+        """Return exact and near duplicates: what must not be in both of training and test data."""
         return self.of_kinds("exact", "near")
 
     def counts(self) -> list[dict[str, Any]]:
-        """Per kind: pairs, images of A and of B in them, pairs across classes and across class splits."""
+        """Count per kind: pairs, images of A and of B in them, pairs across classes and across class splits."""
         rows = []
         for kind in KINDS:
             table = self.of_kinds(kind)
@@ -138,13 +137,13 @@ class Overlap:
         return rows
 
     def relations(self) -> dict[str, int]:
-        """How many pairs of classes have each relation."""
+        """Count how many pairs of classes have each relation."""
         return dict(Counter(shared.relation for shared in self.classes))
 
     def to_leave_out(
         self, *, images: bool = True, classes: bool = False, relations: Sequence[str] = RELATIONS
     ) -> tuple[list[str], list[str]]:
-        """(keys, classes) of A to leave out: copies of B's images, classes related to B's.
+        """Return (keys, classes) of A to leave out: copies of B's images, classes related to B's.
 
         Within one dataset the copies that go are those of the second column: one of each group stays.
         """
@@ -162,7 +161,7 @@ class Overlap:
         return keys, sorted({s.a for s in self.classes if s.relation in relations}) if classes else []
 
     def meta(self) -> dict[str, Any]:
-        """Everything but the pairs."""
+        """Return everything but the pairs."""
         return {
             "format": 1,
             "version": __version__,
@@ -212,7 +211,7 @@ class Overlap:
 def make_overlap(
     a: Dataset, b: Dataset, pairs: ImagePairs, classes: list[SharedClass], settings: dict[str, Any]
 ) -> Overlap:
-    """Rows become keys and class ids."""
+    """Make the record of an overlap: rows become keys and class ids."""
     columns: dict[str, pa.Array] = {}
     for side, dataset, rows in (("a", a, pairs.rows[:, 0]), ("b", b, pairs.rows[:, 1])):
         columns[f"key_{side}"] = dataset.keys.take(pa.array(rows))
@@ -223,14 +222,13 @@ def make_overlap(
         columns[f"split_{side}"] = splits.take(labels)
     columns["kind"] = pa.array(KINDS).take(pa.array(pairs.kind))
     columns["distance"] = pa.array(pairs.distance)
-    mirrored, turned = turn_of(pairs.symmetry)
-    columns["mirrored"], columns["turned"] = pa.array(mirrored), pa.array(turned)
+    columns["mirrored"], columns["turned"] = pa.array(pairs.mirrored), pa.array(pairs.turned)
     table = pa.table([columns[name] for name in SCHEMA.names], names=SCHEMA.names).cast(SCHEMA)
     return Overlap(table, _about(a), _about(b), tuple(classes), {**settings, "index": pairs.index})
 
 
 def check_first_side(overlap: Overlap, dataset: Dataset, file: Path) -> None:
-    """UserError where an overlap is not about this dataset as its first side."""
+    """Raise a UserError where an overlap is not about this dataset as its first side."""
     if overlap.a["fingerprint"] == dataset.fingerprint:
         recorded = overlap.a["content"]
         if recorded and dataset.identity == "content" and content_of(dataset).digest != recorded:
@@ -261,7 +259,7 @@ def remember(overlap: Overlap) -> Path:
 
 
 def recall(a: str, b: str) -> tuple[Overlap, bool] | None:
-    """What was found between two datasets by fingerprint, and whether it was compared the other way round."""
+    """Return what was found between two datasets by fingerprint, and whether it was compared the other way round."""
     for name, turned in ((_name(a, b), False), (_name(b, a), True)):
         path = find_cached("overlap", name)
         if path is not None:

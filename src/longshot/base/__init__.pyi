@@ -45,19 +45,16 @@ from .commands import GroupedCommand as GroupedCommand
 from .commands import PATH as PATH
 from .commands import PLACE as PLACE  # a file or folder that may be elsewhere
 from .commands import PlaceType as PlaceType
-from .commands import datasets_option as datasets_option  # `--dataset NAME=PATH`, repeatable, as the parameter …
+from .commands import dry_run_option as dry_run_option
 from .commands import echo_json as echo_json  # Print `value` as JSON that people can read
 from .commands import force_option as force_option
 from .commands import json_option as json_option
-from .commands import pairs_option as pairs_option  # A repeatable option of the form KEY=VALUE, as the parameter `name`
 from .commands import print_estimate as print_estimate  # What work would take, step by step and in all
 from .commands import print_rich as print_rich
 from .commands import escape_markdown as escape_markdown  # Text that Markdown shows as it is
 from .commands import fit_table as fit_table  # A table of at most 80 columns as text
 from .commands import print_table as print_table  # Print rows (all with the same keys) as a terminal table, or as one …
 from .commands import print_written as print_written  # Where a page or picture lies now, and its size where it is here
-from .commands import shared as shared  # The options of these parameters, which are the same in every command
-from .commands import together as together
 from .commands import Estimate as Estimate  # The steps of a piece of work, each with its `seconds` and `bytes` …
 from .engines import out_of_memory as out_of_memory  # Whether an exception says that memory ran out, on a device or …
 from .engines import pick_device as pick_device  # The device called `name` (also `cuda:1`)
@@ -196,3 +193,8 @@ from .urls import is_url as is_url  # Whether a place is an address rather than 
 from .urls import shown_location as shown_location  # A place for sentences, records and provenance
 from .urls import url_beside as url_beside  # The address of a file beside the one at `url`
 from .urls import url_inside as url_inside  # The address of a file in the folder at `url`
+from .declared import Declared as Declared  # a class with a name, as its source has it
+from .declared import declared_classes as declared_classes  # the classes of a folder that say their name
+from .verb_options import verb_options as verb_options  # options of a command from a verb's signature and docstring
+from .verb_options import VerbOption as VerbOption  # an option that was made from a parameter
+from .verb_options import verb_parameters as verb_parameters  # the parameters of a verb as its source describes them

@@ -58,7 +58,7 @@ def extract_archive(
 
 
 def extract_zip(source: Path, folder: Path, limits: ArchiveLimits | None = None) -> None:
-    """As ``extract_archive``, of zips alone: anything else is refused as no zip."""
+    """Unpack a zip as ``extract_archive`` does; refuse anything else."""
     _guarded(_Unpacker(source, folder, limits or ArchiveLimits(), None), _extract_zip, "zip")
 
 
@@ -86,7 +86,7 @@ class ArchiveNames:
         self.source, self.any_system, self.names = source, any_system, dict[str, str]()
 
     def check(self, name: str) -> None:
-        """UserError where ``name``, or a folder in it, is not to be told from another."""
+        """Raise UserError where ``name``, or a folder in it, is not to be told from another."""
         if any(unicodedata.category(letter).startswith("C") for letter in name):
             raise archive_error(self.source, f"'{printable_name(name)}' has a control character in its name")
         if not self.any_system:
@@ -100,12 +100,12 @@ class ArchiveNames:
 
 
 def archive_error(source: Path, reason: str) -> UserError:
-    """The error for an archive that breaks a rule."""
+    """Return the error for an archive that breaks a rule."""
     return UserError(f"The archive {source.name} cannot be taken: {reason}.")
 
 
 def printable_name(name: str) -> str:
-    """A name out of an archive, short and without letters that a terminal would act upon."""
+    """Return a name out of an archive, short and without letters that a terminal would act upon."""
     return name[:80].encode("unicode_escape").decode()
 
 
@@ -118,7 +118,7 @@ class _Unpacker:
         self.names = ArchiveNames(source, limits.any_system)
 
     def target(self, name: str) -> Path:
-        """Where a member goes; UserError for a path that is not allowed."""
+        """Return where a member goes; UserError for a path that is not allowed."""
         parts = PurePosixPath(name).parts
         unsafe = (
             name.startswith(("/", "\\")) or "\\" in name or "\0" in name or ".." in parts or ":" in name[:2]
@@ -129,14 +129,14 @@ class _Unpacker:
         return self.root.joinpath(*parts)
 
     def count(self, number: int) -> None:
-        """UserError where there are more files than allowed."""
+        """Raise UserError where there are more files than allowed."""
         if number > self.limits.files:
             raise archive_error(
                 self.source, f"it holds {number:,} files, at most {self.limits.files:,} are allowed"
             )
 
     def write(self, name: str, path: Path, data: IO[bytes]) -> None:
-        """One file; sizes in the headers may lie, so what comes out is counted."""
+        """Write one file; sizes in the headers may lie, so what comes out is counted."""
         self.files += 1
         self.count(self.files)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -47,29 +47,29 @@ class TaskBatch:
 
     @property
     def shape(self) -> TaskShape:
-        """Padded sizes shared by the tasks of the batch."""
+        """Return padded sizes shared by the tasks of the batch."""
         return TaskShape(self.way, self.support.shape[1], self.query.shape[1], self.support.shape[2])
 
     @cached_property
     def one_hot(self) -> Tensor:
-        """[B, S, W] float32: 1 where support row s has label w; padding rows are all zero."""
+        """Return 1 where support row s has label w; padding rows are all zero. float32 [B, S, W]"""
         classes = torch.arange(self.way, device=self.support.device)
         return (self.support_label.unsqueeze(2) == classes).to(self.support.dtype)
 
     @cached_property
     def counts(self) -> Tensor:
-        """[B, W] float32: support rows per class; 0 for padding columns and for classes without support."""
+        """Count support rows per class; 0 for padding columns and for classes without support. float32 [B, W]"""
         if self.shot is not None:
             return torch.full((len(self), self.way), float(self.shot), device=self.support.device)
         return self.one_hot.sum(1)
 
     @property
     def present(self) -> Tensor:
-        """[B, W] bool: classes with at least one support row, the only ones a method may predict."""
+        """Tell which classes have a support row, the only ones a method may predict. bool [B, W]"""
         return self.counts > 0
 
     def class_means(self, rows: Tensor | None = None) -> Tensor:
-        """[B, W, d]: mean of ``rows`` per class, p_w = Σ_{s: y_s = w} x_s / n_w.
+        """Compute the mean of ``rows`` per class, p_w = Σ_{s: y_s = w} x_s / n_w. [B, W, d]
 
         ``rows`` is [B, S, d], by default the support. One matrix product with the transposed one-hot matrix;
         zero for classes without support.
@@ -83,7 +83,7 @@ class TaskBatch:
         return sums / self.counts.clamp(min=1).unsqueeze(2)
 
     def split(self) -> list[TaskBatch]:
-        """The same tasks seen through each backbone on its own (for methods that weigh several backbones)."""
+        """Return the same tasks seen through each backbone on its own (for methods that weigh several backbones)."""
         supports = torch.split(self.support, list(self.blocks), dim=2)
         queries = torch.split(self.query, list(self.blocks), dim=2)
         return [
@@ -103,7 +103,7 @@ class TaskBatch:
         ]
 
     def normal(self, *shape: int, stream: int = 0) -> Tensor:
-        """[B, *shape] standard normal numbers; a task's numbers depend on its seed and ``stream`` only.
+        """Draw standard normal numbers; a task's numbers depend on its seed and ``stream`` only. [B, *shape]
 
         Drawn on the CPU, task by task, so that neither the batch size nor the device changes them.
         """
@@ -128,11 +128,11 @@ class ImageTask:
 
     @property
     def present(self) -> Tensor:
-        """[way] bool: classes with at least one support image, the only ones a method may predict."""
+        """Tell which classes have a support image, the only ones a method may predict. bool [way]"""
         return torch.bincount(self.support_label, minlength=self.way) > 0
 
     def generator(self, stream: int = 0) -> torch.Generator:
-        """A generator on the CPU that depends on the task and ``stream`` only, so that devices agree."""
+        """Return a generator on the CPU that depends on the task and ``stream`` only, so that devices agree."""
         return torch.Generator().manual_seed((self.seed + stream * 0x9E3779B97F4A7C15) % 2**63)
 
 
@@ -183,7 +183,7 @@ def prototypes(vectors: Tensor, labels: Tensor, way: int) -> Tensor:
 def prototype_scores(
     queries: Tensor, prototypes: Tensor, *, distance: str = "euclidean", scale: float | None = None
 ) -> Tensor:
-    """Scores of queries against class vectors; the largest is the nearest class.
+    """Compute scores of queries against class vectors; the largest is the nearest class.
 
     euclidean:  −scale · ‖q − p_w‖² + scale · ‖q‖² = scale · (2⟨q, p_w⟩ − ‖p_w‖²)
     cosine:     scale · ⟨q, p_w⟩ / (‖q‖ ‖p_w‖)

@@ -68,7 +68,7 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def quote_words(text: str) -> str:
-    """Quotes around the words and paths that stand after an equals sign without them.
+    """Put quotes around the words and paths that stand after an equals sign without them.
 
     >>> quote_words("resnet50(weights=runs/dino.pth, stem='large', drop=0.1)")
     "resnet50(weights='runs/dino.pth', stem='large', drop=0.1)"
@@ -77,7 +77,7 @@ def quote_words(text: str) -> str:
 
 
 def format_call(name: str, settings: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> str:
-    """The canonical text of a call: settings sorted by name, those equal to their default left out.
+    """Write the canonical text of a call: settings sorted by name, those equal to their default left out.
 
     Equal calls give equal texts, so the text can stand in hashes, file names and tables.
 
@@ -99,7 +99,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def call_defaults(function: Callable[..., Any]) -> dict[str, Any]:
-    """The keyword settings of a callable with their defaults, in the order of its signature."""
+    """Return the keyword settings of a callable with their defaults, in the order of its signature."""
     return {
         name: parameter.default
         for name, parameter in inspect.signature(function).parameters.items()
@@ -108,7 +108,7 @@ def call_defaults(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def check_settings(owner: str, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """UserError naming the first unknown setting and listing the valid ones with their defaults."""
+    """Raise UserError naming the first unknown setting and listing the valid ones with their defaults."""
     unknown = [key for key in settings if key not in defaults]
     if not unknown:
         return
@@ -125,12 +125,12 @@ class Called:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Every setting with the value in use."""
+        """Return every setting with the value in use."""
         return {key: getattr(self, key) for key in call_defaults(type(self).__init__)}
 
     @property
     def call(self) -> str:
-        """Canonical text: settings at their default are left out."""
+        """Return the canonical text: settings at their default are left out."""
         return format_call(self.name, self.settings, call_defaults(type(self).__init__))
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class Called:
 
 
 def find_class(kind: str, name: str, table: Mapping[str, str], see: str) -> Any:
-    """The class that ``table`` (name → module:class) holds under ``name``; UserError with the nearest name.
+    """Load the class that ``table`` (name → module:class) holds under ``name``; UserError with the nearest name.
 
     ``see`` is where all are listed: a call between braces as in a ``UserError``.
     """
@@ -150,7 +150,7 @@ def find_class(kind: str, name: str, table: Mapping[str, str], see: str) -> Any:
 
 
 def make_called(kind: str, name: str, chosen: Any, settings: Mapping[str, Any]) -> Any:
-    """``chosen(**settings)``; UserError for an unknown setting (with the valid ones) or one of the wrong type."""
+    """Call ``chosen(**settings)``; UserError for an unknown setting (with the valid ones) or one of the wrong type."""
     check_settings(f"The {kind} '{name}'", settings, call_defaults(chosen.__init__))
     try:
         return chosen(**settings)
@@ -165,7 +165,7 @@ T = TypeVar("T")
 
 
 def check_number(method: str, setting: str, value: Any, *, above: float | None = None) -> None:
-    """``value`` must be a number above ``above`` (where given), else at least 0."""
+    """Check that ``value`` is a number above ``above`` (where given), else at least 0."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if number and (value > above if above is not None else value >= 0):
         return
@@ -174,13 +174,13 @@ def check_number(method: str, setting: str, value: Any, *, above: float | None =
 
 
 def check_count(method: str, setting: str, value: Any, *, least: int = 0) -> None:
-    """``value`` must be a whole number of at least ``least``."""
+    """Check that ``value`` is a whole number of at least ``least``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise UserError(f"{method}'s {setting} is {value!r}; it must be a whole number of at least {least}.")
 
 
 def check_choice(method: str, setting: str, value: Any, choices: Collection[object]) -> None:
-    """``value`` must be one of ``choices``."""
+    """Check that ``value`` is one of ``choices``."""
     if value not in choices:
         listed = " or ".join(repr(choice) for choice in choices)
         raise UserError(f"{method} has no {setting} {value!r}; choose {listed}.")
@@ -190,17 +190,17 @@ def check_choice(method: str, setting: str, value: Any, choices: Collection[obje
 
 
 def number_field(default: float | None, *, above: float | None = None) -> Any:
-    """A field that ``check_number`` checks."""
+    """Declare a field that ``check_number`` checks."""
     return field(default=default, metadata={"check": partial(check_number, above=above)})
 
 
 def count_field(default: int | None, *, least: int = 0) -> Any:
-    """A field that ``check_count`` checks."""
+    """Declare a field that ``check_count`` checks."""
     return field(default=default, metadata={"check": partial(check_count, least=least)})
 
 
 def choice_field(default: object, *choices: object) -> Any:
-    """A field that ``check_choice`` checks."""
+    """Declare a field that ``check_choice`` checks."""
     return field(default=default, metadata={"check": partial(check_choice, choices=choices)})
 
 
@@ -241,7 +241,7 @@ class Tuned:
 
 
 def is_tuned(name: str) -> bool:
-    """Whether a name on the command line is such a file."""
+    """Tell whether a name on the command line is such a file."""
     return name.endswith(SUFFIXES)
 
 
@@ -281,7 +281,7 @@ def read_tuned(path: str | Path) -> Tuned:
 
 
 def tuned_method(path: str | Path) -> str:
-    """The method's call in the file."""
+    """Return the method's call in the file."""
     tuned = read_tuned(path)
     if tuned.method is None:
         raise UserError(f"{path} names no method; add a line such as 'method: protonet'.")
@@ -289,7 +289,7 @@ def tuned_method(path: str | Path) -> str:
 
 
 def tuned_training(path: str | Path) -> tuple[str, dict[str, Any]]:
-    """The algorithm's call in the file and the settings of training."""
+    """Return the algorithm's call in the file and the settings of training."""
     tuned = read_tuned(path)
     if tuned.algorithm is None:
         raise UserError(f"{path} names no algorithm; add a line such as 'algorithm: protonet(way=20)'.")

@@ -7,17 +7,14 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import click
 
 from longshot.base.errors import UserError
 from longshot.base.outputs import is_stream
 from longshot.base.urls import Location, is_url, shown_location
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class PlaceType(click.Path):
@@ -94,7 +91,7 @@ class GroupedCommand(click.Command):
             with formatter.section(title):
                 formatter.write_dl(records)
         if hidden:
-            with formatter.section("More, told by --help-all"):
+            with formatter.section("More, shown by --help-all"):
                 formatter.write_text(" ".join(hidden))
 
 
@@ -105,101 +102,36 @@ def _show_all(context: click.Context, _: click.Parameter, wanted_all: bool) -> N
         context.exit()
 
 
-_rare = partial(click.option, cls=Grouped, rare=True)
-# what means the same in every command, under the name of its parameter
-_SHARED: dict[str, Callable[[Any], Any]] = {
-    "json": click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
-    "force": _rare(
-        "--force", is_flag=True, help="Replace a file that is there, even if Longshot did not write it."
-    ),
-    "device": click.option(
-        "--device",
-        type=click.Choice(["auto", "cpu", "cuda", "mps"]),
-        default="auto",
-        help="Where to compute; auto: an accelerator if any.",
-    ),
-    "engine": _rare(
-        "--engine",
-        metavar="auto|torch|onnxruntime|openvino",
-        help="What computes networks on a CPU, or torch with settings: 'torch(autocast=bfloat16)'.  "
-        "[default: what LONGSHOT_ENGINE says, or auto]",
-    ),
-    "on": _rare(
-        "--on",
-        metavar="local|ray|ray://HOST:PORT",
-        help="Where the work runs: threads here, or a Ray cluster; changes no byte.  "
-        "[default: what LONGSHOT_ON says, or local]",
-    ),
-    "gpus_per_worker": _rare(
-        "--gpus-per-worker", type=click.FloatRange(min=0), help="GPUs that each worker of a cluster has."
-    ),
-    "retry_failed": _rare(
-        "--retry-failed",
-        is_flag=True,
-        callback=lambda _, __, value: value or None,
-        help="Try units again that failed three times on a cluster.",
-    ),
-    "identity": click.option(
-        "--identity",
-        type=click.Choice(["content", "names"]),
-        help="What results vouch for: the images' bytes, or only their names (for huge, slow drives). "
-        "[LONGSHOT_IDENTITY, or content]",
-    ),
-    "dry_run": click.option(
-        "--dry-run", is_flag=True, help="Say what would be done, with time and disk; write nothing."
-    ),
-    "seed": click.option("--seed", type=click.IntRange(min=0), default=0, help="Random seed."),
-    "splits": click.option(
-        "--splits",
-        metavar="SPEC",
-        help="Classes of train, validation and test: a split.json, random, cifar-fs, fc100, atg:cifar100@0.96 … "
-        "[those of the dataset]",
-    ),
-    "taxonomy": click.option(
-        "--taxonomy",
-        metavar="FILE|wordnet",
-        help="Hierarchy above the classes: a taxonomy file, or wordnet where they are called by WordNet ids.  "
-        "[default: that of the dataset]",
-    ),
-    "reduction": click.option(
-        "--reduction",
-        type=click.Choice(["shortest-paths"]),
-        help="One shortest path per class, as the published tieredImageNet distances.  [default: the whole taxonomy]",
-    ),
-    "workers": click.option(
-        "--workers", type=COUNT, help="Threads; they change no result.  [default: one per core]"
-    ),
-    "way": click.option("--way", type=click.IntRange(min=2), default=5, help="Classes of measured tasks."),
-    "shot": click.option("--shot", type=COUNT, default=5, help="Their supports per class."),
-}
-json_option, force_option = _SHARED["json"], _SHARED["force"]
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Say what would be done, with time and disk; write nothing."
+)
+force_option = click.option(
+    "--force",
+    cls=Grouped,
+    rare=True,
+    is_flag=True,
+    help="Replace a file that is there, even if Longshot did not write it.",
+)
 
 
-def together(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator; help lists them in this order."""
+class Numbers(click.types.StringParamType):
+    """Numbers with commas between: ``0.2,0.4``."""
 
-    def apply(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
+    name = "numbers"
 
-    return apply
-
-
-def shared(*names: str) -> Callable[[F], F]:
-    """The options of these parameters, which are the same in every command: ``shared("device", "json")``."""
-    return together(*(_SHARED[name] for name in names))
-
-
-def datasets_option(
-    text: str = "Where a testbed's dataset lives, if not where it was before.",
-) -> Callable[[F], F]:
-    """``--dataset NAME=PATH``, repeatable, as the parameter ``datasets``: {NAME: PATH}."""
-    return pairs_option("--dataset", "datasets", "NAME=PATH", text)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return tuple(float(part) for part in value.split(","))
+        except ValueError:
+            option = "" if param is None else f"{param.opts[0]} "
+            raise UserError(
+                f"{option}'{value}' is not a list of numbers with commas between, as in 0.2,0.4."
+            ) from None
 
 
-def pairs_option(flag: str, name: str, form: str, text: str) -> Callable[[F], F]:
-    """A repeatable option of the form KEY=VALUE, as the parameter ``name``: {KEY: VALUE}."""
+def pair_reader(flag: str, form: str) -> Callable[..., dict[str, str]]:
+    """Return the callback of a repeatable option of the form KEY=VALUE, which makes {KEY: VALUE} of its values."""
 
     def read(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
         pairs: dict[str, str] = {}
@@ -214,7 +146,7 @@ def pairs_option(flag: str, name: str, form: str, text: str) -> Callable[[F], F]
             pairs[key] = setting
         return pairs
 
-    return click.option(flag, name, multiple=True, metavar=form, callback=read, help=text)
+    return read
 
 
 _EXAMPLES = {
@@ -232,7 +164,7 @@ def echo_json(value: Any) -> None:
 
 
 def print_written(location: Location) -> None:
-    """Where a page or picture lies now, and its size where it is here."""
+    """Print where a page or picture lies now, and its size where it is here."""
     if is_url(location) or is_stream(location):
         click.echo(shown_location(location))
         return
@@ -248,17 +180,17 @@ class Estimate(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Of all steps."""
+        """Sum over all steps."""
         return float(sum(step["seconds"] for step in self.steps))
 
     @property
     def bytes(self) -> int:
-        """Of all steps."""
+        """Sum over all steps."""
         return int(sum(step["bytes"] for step in self.steps))
 
 
 def print_estimate(cost: Estimate, as_json: Any) -> None:
-    """What work would take, step by step and in all; ``as_json`` is the value to print instead, if any."""
+    """Print what work would take, step by step and in all; ``as_json`` is the value to print instead, if any."""
     if as_json is not False:
         echo_json(as_json)
         return
@@ -281,7 +213,7 @@ def _seconds(value: float | None) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Text that Markdown shows as it is; underscores inside a word need no escape and keep their looks."""
+    """Escape text so that Markdown shows it as it is; underscores inside a word need no escape and keep their looks."""
     text = re.sub(r"([\\`*<>|\[\]~])", r"\\\1", " ".join(text.split()))
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
 

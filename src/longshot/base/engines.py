@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """The device called ``name`` (also ``cuda:1``); ``auto`` takes CUDA, then MPS, then the CPU."""
+    """Choose the device called ``name`` (also ``cuda:1``); ``auto`` takes CUDA, then MPS, then the CPU."""
     import torch
 
     if name == "auto":
@@ -51,7 +51,7 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out, on a device or in the machine."""
+    """Tell whether an exception says that memory ran out, on a device or in the machine."""
     import torch
 
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
@@ -84,12 +84,12 @@ class EngineChoice:
 
     @property
     def settings(self) -> str:
-        """PyTorch's settings where they are not the network's own, as text for the identity: ``(compile=True)``."""
+        """Return PyTorch's settings that are not the network's own, as text for the identity: ``(compile=True)``."""
         return format_call("", {key: getattr(self, key) for key in _SETTINGS}, _SETTINGS)
 
 
 def parse_engine(text: str | None) -> EngineChoice:
-    """What ``engine`` says; where nothing is said, what the verb around was told, ``LONGSHOT_ENGINE``, or ``auto``.
+    """Read ``engine``; where nothing is said, take that of the verb around, ``LONGSHOT_ENGINE``, or ``auto``.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def with_engine(verb: Callable[P, T]) -> Callable[P, T]:
 
 
 def require_engine(name: str) -> None:
-    """An error with the pip command where a module that an engine needs is not installed."""
+    """Raise an error with the pip command where a module that an engine needs is not installed."""
     missing = missing_modules(name)
     if missing:
         raise UserError(
@@ -153,18 +153,18 @@ def require_engine(name: str) -> None:
 
 
 def missing_modules(name: str) -> list[str]:
-    """The modules that an engine needs and that are not installed."""
+    """Return the modules that an engine needs and that are not installed."""
     return [module for module in _NEEDS.get(name, ()) if find_spec(module) is None]
 
 
 def engine_names() -> dict[str, str]:
-    """Every engine with its version; an empty one where something that it needs is not installed."""
+    """Return every engine with its version; an empty one where something that it needs is not installed."""
     return {name: "" if missing_modules(name) else engine_version(name) for name in ENGINES if name != "auto"}
 
 
 @cache
 def engine_version(name: str) -> str:
-    """An engine with its version, as it stands in the identity of features.
+    """Return an engine with its version, as it stands in the identity of features.
 
     The networks of ONNX Runtime and OpenVINO are written by PyTorch's exporter, whose version counts too.
     """

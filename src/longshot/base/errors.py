@@ -24,11 +24,11 @@ class Face(Protocol):
     """How one face of Longshot writes parameters and calls."""
 
     def parameter(self, name: str, value: str | None) -> str:
-        """A parameter, with the value to give it where there is one."""
+        """Write a parameter, with the value to give it where there is one."""
         ...
 
     def call(self, name: str, arguments: list[str], settings: dict[str, str]) -> str:
-        """A function of ``longshot``, which is also a command, with what to give it."""
+        """Write a function of ``longshot``, which is also a command, with what to give it."""
         ...
 
 
@@ -70,11 +70,11 @@ class UserError(Exception):
 
     @property
     def template(self) -> str:
-        """The sentence with its braces, to stand inside another error's fact."""
+        """Return the sentence with its braces, to stand inside another error's fact."""
         return f"{self.fact}; {self.remedy}." if self.remedy else self.fact
 
     def render(self, face: Face) -> str:
-        """The sentence as ``face`` words it.
+        """Return the sentence as ``face`` words it.
 
         Parameters
         ----------
@@ -105,12 +105,12 @@ def speak_as(face: Face) -> Face:
 
 
 def in_words(template: str) -> str:
-    """``template`` as the face that is spoken now writes it."""
+    """Write ``template`` as the current face does."""
     return render(template, _speaking[0])
 
 
 def render(template: str, face: Face) -> str:
-    """``template`` with every parameter and call between braces as ``face`` writes it.
+    """Write ``template`` with every parameter and call between braces as ``face`` does.
 
     >>> render("lower {way} or allow {repeats:True}", PythonFace())
     'lower way or allow repeats=True'
@@ -176,7 +176,7 @@ def _mention(text: str) -> _Parameter | _Call | None:
 
 
 def python_value(text: str) -> str:
-    """A value as Python writes it: numbers, True, False, None and placeholders in capitals bare, words in quotes.
+    """Write a value as Python does: numbers, True, False, None and placeholders in capitals bare, words in quotes.
 
     >>> python_value("600"), python_value("uniform"), python_value("FILE"), python_value("birds=PATH")
     ('600', '"uniform"', 'FILE', '{"birds": PATH}')
@@ -205,7 +205,7 @@ def _is_number(text: str) -> bool:
 
 
 def count(members: Sequence[object] | int, singular: str, plural: str | None = None) -> str:
-    """A number with its noun.
+    """Write a number with its noun.
 
     >>> count(["a"], "image"), count(1200, "class", "classes")
     ('1 image', '1,200 classes')
@@ -215,7 +215,7 @@ def count(members: Sequence[object] | int, singular: str, plural: str | None = N
 
 
 def first(members: Sequence[object], shown: int = 3) -> str:
-    """The first ``shown`` of a list, each between quotes, and how many more there are.
+    """Write the first ``shown`` of a list, each between quotes, and how many more there are.
 
     >>> first(["ant", "bee", "cat", "dog"])
     "'ant', 'bee', 'cat' and 1 more"
@@ -226,7 +226,7 @@ def first(members: Sequence[object], shown: int = 3) -> str:
 
 
 def span(values: Iterable[float]) -> str:
-    """The range of a number, with at most one decimal.
+    """Write the range of a number, with at most one decimal.
 
     >>> span([5, 5]), span([20, 2, 7]), span([1.5, 4.0])
     ('5', '2–20', '1.5–4')

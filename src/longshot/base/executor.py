@@ -87,7 +87,7 @@ class Executor(ABC):
     @property
     @abstractmethod
     def slots(self) -> int:
-        """Workers that compute side by side."""
+        """Count the workers that compute side by side."""
 
     def map(
         self,
@@ -99,7 +99,7 @@ class Executor(ABC):
         workers: int | None = None,
         chunk: int = 64,
     ) -> Results[Key, Result]:
-        """(key, result) of every unit, as they are finished; wrap it in ``contextlib.closing``.
+        """Yield (key, result) of every unit, as they are finished; wrap it in ``contextlib.closing``.
 
         ``units`` is read as workers become free, so that a million of them never sit in memory. An error ends it all
         where a unit raises a UserError; a unit that kills its worker or raises anything else on a cluster is tried
@@ -128,7 +128,7 @@ class Executor(ABC):
 
     @abstractmethod
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """What ``function`` answers on each machine, by the machine's name; an exception is an answer."""
+        """Call ``function`` on each machine and return its answers by the machine's name; an exception is an answer."""
 
     def release(self) -> None:
         """Let go of workers that wait for more to do; they are started again when there is."""
@@ -147,7 +147,7 @@ class Executor(ABC):
         workers: int | None = None,
         chunk: int = 64,
     ) -> list[Result]:
-        """The results of a few units in their order."""
+        """Return the results of a few units in their order."""
         units = enumerate(payloads)
         with closing(self.map(crew, units, count=count, workers=workers, chunk=chunk)) as results:
             by_number = dict(results)
@@ -165,7 +165,7 @@ class Threads(Executor):
     slots = 1
 
     def _compute(self, call: MapCall[Key, Payload, Result]) -> Results[Key, Result]:
-        """(key, result) as they are finished; any error or Ctrl-C stops units under way at their next tick."""
+        """Yield (key, result) as they are finished; any error or Ctrl-C stops units under way at their next tick."""
         work = call.crew.make(*call.crew.shared)
         if call.workers == 1:
             yield from _inline(work, call.units, call.bar)
@@ -205,14 +205,14 @@ class Threads(Executor):
                 _close(work)
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """What the function answers here."""
+        """Call the function here."""
         return {socket.gethostname(): function(*arguments)}
 
 
 def _inline(
     work: Callable[[Payload, Tick], Result], units: Iterable[tuple[Key, Payload]], bar: Progress | None
 ) -> Results[Key, Result]:
-    """One worker is the calling thread itself."""
+    """Run units in the calling thread, which is the one worker."""
 
     def tick(number: int) -> None:
         if bar is not None:
@@ -270,7 +270,7 @@ class FailureList:
         self.path = path
 
     def read(self) -> dict[str, str]:
-        """Unit → why it failed; nothing where the file is missing or damaged."""
+        """Read unit → why it failed; nothing where the file is missing or damaged."""
         if self.path is None:
             return {}
         try:
@@ -289,7 +289,7 @@ class FailureList:
             self.path.unlink(missing_ok=True)
 
     def skipped(self, keys: Iterable[str], *, retry: bool) -> dict[str, str]:
-        """Those of ``keys`` that failed before and are not to be tried again, with their reasons."""
+        """Return those of ``keys`` that failed before and are not to be tried again, with their reasons."""
         failed = {} if retry else self.read()
         return {key: failed[key] for key in keys if key in failed}
 
@@ -316,7 +316,7 @@ _open: dict[tuple[str, float], Executor] = {}
 
 
 def parse_on(text: str | None) -> str:
-    """``on`` in one spelling; where nothing is said, what LONGSHOT_ON says, or ``local``.
+    """Read ``on`` in one spelling; where nothing is said, take LONGSHOT_ON, or ``local``.
 
     Examples
     --------
@@ -371,12 +371,12 @@ def with_executor(verb: Callable[P, T]) -> Callable[P, T]:
 
 
 def current_choice() -> Choice:
-    """What holds now."""
+    """Return the choice of where work runs that holds now."""
     return _around.get() or Choice(parse_on(None))
 
 
 def executor() -> Executor:
-    """What computes now; a cluster is joined when it is first asked for."""
+    """Return the executor that computes now; a cluster is joined when it is first asked for."""
     choice = current_choice()
     if choice.on == "local":
         return _HERE

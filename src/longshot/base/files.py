@@ -35,7 +35,7 @@ _umask = threading.Lock()
 
 
 def cache_places(*parts: str) -> list[Path]:
-    """Where the cache is read from, in order; nothing is created.
+    """Return where the cache is read from, in order; nothing is created.
 
     ``LONGSHOT_CACHE`` names one place or several, as ``PATH`` does (``A:B``, on Windows ``A;B``); without it there is
     the user's own.
@@ -54,13 +54,13 @@ def cache_places(*parts: str) -> list[Path]:
 
 
 def find_cached(*parts: str) -> Path | None:
-    """The first place of the cache that has this file or folder."""
+    """Return the first place of the cache that has this file or folder."""
     places = cache_places(*parts)
     return next((path for path in places if os.path.exists(path)), None)  # noqa: PTH110  False where forbidden
 
 
 def cache_dir(*parts: str) -> Path:
-    """A folder of the cache to write into: in the first place that can be written, created on demand.
+    """Return a folder of the cache to write into: in the first place that can be written, created on demand.
 
     Where none can be written, a folder that lasts as long as this process takes its place, with a note; processes
     started by this one share it.
@@ -76,7 +76,7 @@ def cache_dir(*parts: str) -> Path:
 
 
 def own_cache() -> Path:
-    """The place of the cache that is written to, or the first where none can be; unlike ``cache_dir`` it makes none."""
+    """Return the place of the cache that is written to, or the first where none can be; make none."""
     places = cache_places()
     return next(filter(is_writable, places), places[0])
 
@@ -95,7 +95,7 @@ def keep_fonts() -> None:
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether files can be made in a folder, which is created where it is missing."""
+    """Tell whether files can be made in a folder, which is created where it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -107,7 +107,7 @@ def is_writable(folder: Path) -> bool:
 
 
 def _passing_cache() -> Path:
-    """A temporary folder as the last place of the cache, for this process and those it starts."""
+    """Make a temporary folder the last place of the cache, for this process and those it starts."""
     places = cache_places()
     names = ", ".join(map(str, places))
     try:
@@ -128,7 +128,7 @@ def _passing_cache() -> Path:
 
 
 def lend_temporary(out: str | os.PathLike[str]) -> None:
-    """Where nothing can be written but ``out``, let temporary files lie there, hidden, until this process ends.
+    """Let temporary files lie hidden in ``out`` until this process ends, where nothing else can be written.
 
     Libraries ask for such a place when they are imported, and the cache needs one where it cannot be written.
     """
@@ -216,7 +216,7 @@ def write_json(path: Location, value: Any) -> None:
 
 
 def json_text(value: Any) -> str:
-    """``value`` as readable JSON, as ``write_json`` writes it."""
+    """Write ``value`` as readable JSON, as ``write_json`` does."""
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
@@ -235,7 +235,7 @@ def write_sealed(path: str | os.PathLike[str], *parts: bytes | memoryview) -> No
 
 
 def read_sealed(path: str | os.PathLike[str]) -> memoryview | None:
-    """The bytes that ``write_sealed`` wrote; None when there are none, or when one of them is another now."""
+    """Read the bytes that ``write_sealed`` wrote; None when there are none, or when one of them is another now."""
     try:
         data = Path(path).read_bytes()
     except OSError:
@@ -286,12 +286,12 @@ def explain_long_names() -> Iterator[None]:
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no white space: equal values give equal text."""
+    """Write JSON with sorted keys and no white space: equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def hash_text(*parts: str) -> str:
-    """Hex SHA-256 over the parts, each preceded by its length: ('ab','c') differs from ('a','bc')."""
+    """Compute the hex SHA-256 over the parts, each preceded by its length: ('ab','c') differs from ('a','bc')."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogateescape")
@@ -301,12 +301,12 @@ def hash_text(*parts: str) -> str:
 
 
 def hash_json(value: Any) -> str:
-    """Hex SHA-256 of ``value``'s canonical JSON."""
+    """Compute the hex SHA-256 of ``value``'s canonical JSON."""
     return hash_text(canonical_json(value))
 
 
 def hash_file(path: str | os.PathLike[str]) -> str:
-    """Hex SHA-256 of a file's bytes, read in blocks."""
+    """Compute the hex SHA-256 of a file's bytes, read in blocks."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -359,7 +359,7 @@ def _acquired(path: Path, waiting: str | None, wait: bool) -> BaseFileLock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a living process holds this lock file; a file left by a killed one is not held."""
+    """Tell whether a living process holds this lock file; a file left by a killed one is not held."""
     if not path.is_file():
         return False
     try:
@@ -370,7 +370,7 @@ def is_locked(path: Path) -> bool:
 
 
 def read_parquet(source: Path | Any) -> pa.Table:
-    """The table in one file or open buffer.
+    """Read the table in one file or open buffer.
 
     ``pyarrow.parquet.read_table`` imports ``pyarrow.dataset``, which costs more than reading a small file does, and
     turns a folder called ``seed=0`` into a column.

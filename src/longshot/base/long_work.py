@@ -46,7 +46,7 @@ class Progress:
         self.skipped += count
 
     def state(self) -> dict[str, Any]:
-        """How far it is, for a heartbeat."""
+        """Return how far it is, for a heartbeat."""
         return {
             "done": self.done,
             "total": self.total,
@@ -56,7 +56,7 @@ class Progress:
         }
 
     def rate(self) -> float:
-        """Units per second in this run."""
+        """Compute units per second in this run."""
         return (self.done - self.skipped) / max(time.monotonic() - self.started, 1e-9)
 
     def _show(self, note: str | None) -> None:
@@ -73,7 +73,7 @@ class Progress:
         return f"{self.description}: {self.done:,}{of} {self.unit}, {speed} {self.unit}/s{tail}"
 
     def _left(self) -> str:
-        """The time that is left at this rate; nothing where that cannot be said."""
+        """Return the time that is left at this rate; nothing where that cannot be said."""
         rate = self.rate()
         if self.total is None or rate <= 0 or self.done >= self.total:
             return ""
@@ -144,7 +144,7 @@ class Heartbeat:
 
 @contextlib.contextmanager
 def heartbeat(folder: Path | None, work: str, state: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
-    """Beat in ``folder`` while the block runs; nothing happens without one.
+    """Write heartbeats to ``folder`` while the block runs; do nothing without one.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def heartbeat(folder: Path | None, work: str, state: Callable[[], Mapping[str, A
 
 
 def read_heartbeat(folder: Path, now: float | None = None) -> Heartbeat | None:
-    """The last heartbeat in ``folder``; None where there is none, or none that can be read."""
+    """Read the last heartbeat in ``folder``; None where there is none, or none that can be read."""
     try:
         facts = json.loads((folder / HEARTBEAT_FILE).read_text(encoding="utf-8"))
         age = max(0.0, (time.time() if now is None else now) - float(facts["time"]))

@@ -54,11 +54,11 @@ class OutputKind:
     bare: bool = True
 
     def only(self, *endings: str) -> OutputKind:
-        """The same kind with some of its endings."""
+        """Return the same kind with some of its endings."""
         return replace(self, endings={ending: self.endings[ending] for ending in endings})
 
     def ending(self, out: Location) -> str:
-        """Which of the endings ``out`` has; UserError where it has that of another format.
+        """Tell which of the endings ``out`` has; UserError where it has that of another format.
 
         The screen, devices and pipes have none: they get text where the kind has a text.
 
@@ -82,7 +82,7 @@ class OutputKind:
 
 
 def claim_output(out: Location, kind: OutputKind, *, force: bool = False, name: str = "out") -> str:
-    """UserError unless a file of ``kind`` may be written to ``out``; call it before the work begins.
+    """Raise UserError unless a file of ``kind`` may be written to ``out``; call it before the work begins.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def claim_output(out: Location, kind: OutputKind, *, force: bool = False, name: 
 def claim_folder(
     out: Location, title: str, marks: Sequence[str] = (), *, besides: Sequence[str] = (), name: str = "out"
 ) -> None:
-    """UserError unless ``out`` is a new folder, an empty one, or one that holds a file of ``marks``.
+    """Raise UserError unless ``out`` is a new folder, an empty one, or one that holds a file of ``marks``.
 
     Parameters
     ----------
@@ -198,12 +198,12 @@ def deliver_json(out: Location, value: Any) -> None:
 
 
 def is_screen(out: object) -> bool:
-    """Whether ``out`` is standard output: ``-``, ``/dev/stdout`` and other names of it."""
+    """Tell whether ``out`` is standard output: ``-``, ``/dev/stdout`` and other names of it."""
     return isinstance(out, str | os.PathLike) and (os.fspath(out) == "-" or _descriptor(os.fspath(out)) == 1)
 
 
 def is_stream(out: Location) -> bool:
-    """Whether ``out`` is written to and never replaced: the screen, a device or a pipe."""
+    """Tell whether ``out`` is written to and never replaced: the screen, a device or a pipe."""
     if is_url(out):
         return False
     if os.fspath(out) == "-" or _descriptor(os.fspath(out)) is not None:
@@ -224,12 +224,12 @@ def screen_for_output() -> Iterator[None]:
 
 
 def is_never_own(path: Path) -> bool:
-    """Evidence: none; a file of this kind is replaced with ``force`` alone."""
+    """Recognise nothing: a file of this kind is replaced with ``force`` alone."""
     return False
 
 
 def has_json(**facts: Any) -> Evidence:
-    """Evidence: a JSON object, or a list of them, that has these facts; ``...`` for any value."""
+    """Recognise a JSON object, or a list of them, that has these facts; ``...`` for any value."""
 
     def look(path: Path) -> bool:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -240,7 +240,7 @@ def has_json(**facts: Any) -> Evidence:
 
 
 def has_columns(*names: str) -> Evidence:
-    """Evidence: a CSV file whose first line has these columns."""
+    """Recognise a CSV file whose first line has these columns."""
 
     def look(path: Path) -> bool:
         with path.open(encoding="utf-8", newline="") as lines:
@@ -250,7 +250,7 @@ def has_columns(*names: str) -> Evidence:
 
 
 def has_parquet(key: str, **facts: Any) -> Evidence:
-    """Evidence: a Parquet file whose metadata has JSON with these facts under ``key``; ``...`` for any value."""
+    """Recognise a Parquet file whose metadata has JSON with these facts under ``key``; ``...`` for any value."""
 
     def look(path: Path) -> bool:
         import pyarrow.parquet as pq
@@ -262,7 +262,7 @@ def has_parquet(key: str, **facts: Any) -> Evidence:
 
 
 def starts_with(*openings: str) -> Evidence:
-    """Evidence: a text that starts with one of ``openings``."""
+    """Recognise a text that starts with one of ``openings``."""
     longest = max(len(opening.encode()) for opening in openings)
 
     def look(path: Path) -> bool:
@@ -273,19 +273,19 @@ def starts_with(*openings: str) -> Evidence:
 
 
 def is_page(path: Path) -> bool:
-    """Evidence: a page that names Longshot as what made it."""
+    """Recognise a page that names Longshot as what made it."""
     with path.open("rb") as file:
         return b'<meta name="generator" content="longshot"' in file.read(2_000)
 
 
 def is_picture(path: Path) -> bool:
-    """Evidence: a picture with the stamp of ``picture_stamp``."""
+    """Recognise a picture with the stamp of ``picture_stamp``."""
     data = path.read_bytes()
     return b"Software\x00Longshot" in data or b"/Creator (Longshot)" in data or b"<dc:title>Longshot<" in data
 
 
 def picture_stamp(kind: str) -> dict[str, Any]:
-    """Metadata for matplotlib's ``savefig``: who made it, and no date, so that equal figures give equal bytes."""
+    """Return metadata for matplotlib's ``savefig``: who made it, no date, so that equal figures are equal bytes."""
     stamps: dict[str, dict[str, Any]] = {
         "png": {"Software": "Longshot"},
         "svg": {"Date": None, "Creator": "Longshot"},
@@ -310,7 +310,7 @@ def _is_own(evidence: Evidence, path: Path) -> bool:
 
 
 def _mode(path: Path) -> int:
-    """What kind of file lies behind ``path`` and all links; 0 for none."""
+    """Return what kind of file lies behind ``path`` and all links; 0 for none."""
     try:
         return path.stat().st_mode
     except (OSError, ValueError):  # whoever writes it will say what is wrong
@@ -318,7 +318,7 @@ def _mode(path: Path) -> int:
 
 
 def _followed(path: Path) -> Path:
-    """The file that a link leads to; the path itself where it is none."""
+    """Return the file that a link leads to; the path itself where it is none."""
     if not path.is_symlink():
         return path
     target = Path(os.path.realpath(path))
@@ -328,7 +328,7 @@ def _followed(path: Path) -> Path:
 
 
 def _descriptor(path: str) -> int | None:
-    """The number of an open file that is written to by name: 1 of ``/dev/stdout``."""
+    """Return the number of an open file that is written to by name: 1 of ``/dev/stdout``."""
     if path in _STREAMS:
         return _STREAMS[path]
     match = _DESCRIPTOR.fullmatch(path)

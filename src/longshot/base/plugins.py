@@ -65,7 +65,7 @@ class Plugin:
 
 @cache
 def _entry_points() -> tuple[dict[str, Plugin], dict[str, str]]:
-    """Plugins by name, and why others cannot be used."""
+    """Load plugins by name, and say why others cannot be used."""
     from importlib.metadata import (
         entry_points,  # reads mail headers: a fifth of the time of `longshot --help`
     )

@@ -64,7 +64,7 @@ class Preprocessing:
     reduced: bool = False  # whether a JPEG may be decoded no larger than is ``enough``
 
     def pixels(self, image: Image.Image, full_size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
-        """Geometry only: an image of any size → bytes [H, W, 3].
+        """Apply the geometry alone to an image of any size, as bytes [H, W, 3].
 
         ``full_size`` is the width and height of the image before its decoder reduced it.
         """
@@ -77,13 +77,13 @@ class Preprocessing:
         return np.asarray(image, dtype=np.uint8)
 
     def enough(self, width: int, height: int) -> tuple[int, int]:
-        """Width and height from which on a reduced image will do: twice what the first resize makes of it."""
+        """Return width and height from which on a reduced image will do: twice what the first resize makes of it."""
         assert isinstance(self.geometry[0], _Resize)
         target = self.geometry[0].target(width, height)
         return _GAP * target[0], _GAP * target[1]
 
     def __call__(self, image: Image.Image) -> NDArray[np.float32]:
-        """The whole string: an image → float32 [3, H, W], as the network sees it."""
+        """Apply the whole string to an image, as the network sees it, float32 [3, H, W]."""
         values = self.pixels(image).astype(np.float32)
         values = values * np.array(self.scale, np.float32) + np.array(self.shift, np.float32)
         return np.ascontiguousarray(values.transpose(2, 0, 1))
@@ -176,7 +176,7 @@ def parse_preprocessing(text: str) -> Preprocessing:
 
 
 def rescale_preprocessing(text: str, size: int) -> str:
-    """The same preprocessing for images of another size: every length in the ratio of the short sides.
+    """Return the same preprocessing for images of another size: every length in the ratio of the short sides.
 
     >>> rescale_preprocessing("decode|resize(256,bicubic)|central_crop(224)|normalize(imagenet)", 128)
     'decode|resize(146,bicubic)|central_crop(128)|normalize(imagenet)'
@@ -187,7 +187,7 @@ def rescale_preprocessing(text: str, size: int) -> str:
 
 
 def _scaled_step(step: str, ratio: float) -> str:
-    """One step with its lengths, which stand before any word or colour, multiplied and rounded."""
+    """Scale one step: its lengths, which stand before any word or colour, are multiplied and rounded."""
     name, _, behind = step.partition("(")
     if name not in ("resize", "central_crop", "pad"):
         return step
@@ -207,7 +207,7 @@ class _Resize:
         return image if image.size == target else image.resize(target, _FILTERS[self.kind])
 
     def target(self, width: int, height: int) -> tuple[int, int]:
-        """Width and height afterwards, whole numbers found as the libraries find them."""
+        """Compute width and height afterwards, whole numbers found as the libraries find them."""
         if len(self.sides) == 2:
             return self.sides[1], self.sides[0]
         side = self.sides[0]
@@ -236,7 +236,7 @@ class _Crop:
         return image.crop((x, y, x + self.width, y + self.height))
 
     def start(self, border: int) -> int:
-        """Where the crop begins: transformers cuts half a pixel off, torchvision rounds it to an even number."""
+        """Compute where the crop begins: transformers cuts half a pixel off, torchvision rounds to an even number."""
         return round(border / 2) if self.even else border // 2
 
 
@@ -262,12 +262,12 @@ def _grayscale(image: Image.Image) -> Image.Image:
 
 
 def _take(args: list[str], word: str) -> bool:
-    """Whether ``word`` stands last among the arguments; it is taken away."""
+    """Tell whether ``word`` stands last among the arguments, and take it away."""
     return bool(args) and args[-1] == word and bool(args.pop())
 
 
 def _colour(text: str, word: str, args: list[str]) -> tuple[int, int, int]:
-    """What ``fill,r,g,b`` at the end says, which is taken away; black where it says nothing."""
+    """Read ``fill,r,g,b`` at the end and take it away; black where there is none."""
     if "fill" not in args:
         return _BLACK
     start = args.index("fill")
@@ -305,7 +305,7 @@ def _numbers(text: str, word: str, args: list[str], counts: tuple[int, ...]) -> 
 
 
 def _show(name: str, values: Sequence[int | float | str]) -> str:
-    """``name(a,b)`` with the shortest digits that read back as the same number."""
+    """Write ``name(a,b)`` with the shortest digits that read back as the same number."""
     shown = [repr(int(v)) if isinstance(v, float) and v == int(v) else str(v) for v in values]
     return f"{name}({','.join(shown)})"
 

@@ -72,7 +72,7 @@ class Listing:
 
 
 def connect(url: str) -> tuple[Any, str]:
-    """The file system of a URL and the path on it; UserError where no driver is installed for it."""
+    """Open the file system of a URL and the path on it; UserError where no driver is installed for it."""
     try:
         core = import_module("fsspec.core")
         file_system, path = core.url_to_fs(url)
@@ -84,7 +84,7 @@ def connect(url: str) -> tuple[Any, str]:
 
 
 def persist(work: Callable[[], T], url: str, verb: str) -> T:
-    """What ``work`` returns, tried again where a failure may pass; UserError about ``url`` where it does not."""
+    """Call ``work``, again where a failure may pass; UserError about ``url`` where it does not."""
     for attempt in range(_TRIES):
         try:
             return work()
@@ -98,7 +98,7 @@ def persist(work: Callable[[], T], url: str, verb: str) -> T:
 
 
 def listing(url: str) -> Listing | None:
-    """What lies at ``url`` now; None where nothing does."""
+    """List what lies at ``url`` now; None where nothing does."""
     file_system, path = connect(url)
     file_system.invalidate_cache()
 
@@ -129,7 +129,7 @@ def _in_store(url: str, file_system: Any, path: str) -> Listing | None:
 
 
 def _on_web(url: str, file_system: Any) -> Listing | None:
-    """A file of a web server, or what its page about a folder links to below that folder."""
+    """List a file of a web server, or what its page about a folder links to below that folder."""
     if not url.endswith("/"):
         info = file_system.info(url)
         if not str(info.get("url", "")).endswith("/"):
@@ -219,7 +219,7 @@ def fetch(url: str, there: RemoteObject, target: Path, megabytes: Megabytes | No
 
 
 def _counter(megabytes: Megabytes | None, show: bool = False) -> Any:
-    """fsspec's way of hearing how many bytes went their way."""
+    """Make fsspec's callback that counts how many bytes were moved."""
     counter = import_module("fsspec.callbacks").Callback()
 
     def update(number: int = 1) -> None:
@@ -262,7 +262,7 @@ def _put_whole(source: Path, url: str, file_system: Any, path: str, megabytes: M
 
 @contextlib.contextmanager
 def work_folder() -> Iterator[Path]:
-    """A folder in the cache for files on their way to a URL; it is gone when the block ends."""
+    """Make a folder in the cache for files on their way to a URL; it is gone when the block ends."""
     folder = Path(tempfile.mkdtemp(dir=cache_dir("remote", "work")))
     try:
         with file_lock(folder / "in-use.lock"):
@@ -272,7 +272,7 @@ def work_folder() -> Iterator[Path]:
 
 
 def lasting_work_folder() -> Path:
-    """As ``work_folder``, until this process ends."""
+    """Make a ``work_folder`` that stays until this process ends."""
     folder = Path(tempfile.mkdtemp(dir=cache_dir("remote", "work")))
     _held.enter_context(file_lock(folder / "in-use.lock"))
     remove_at_exit(folder)
@@ -293,7 +293,7 @@ def remove_file(url: str) -> None:
 
 
 def check_protocol(url: str) -> None:
-    """UserError for an address that can only be read."""
+    """Raise UserError for an address that can only be read."""
     if protocol(url) in _WEB:
         raise UserError(
             f"{shown_location(url)} can be read but not written, as all of the web",
@@ -302,7 +302,7 @@ def check_protocol(url: str) -> None:
 
 
 def check_writable(url: str, folder: bool = False) -> None:
-    """UserError at once, not after an hour of work, where nothing can be put at ``url``.
+    """Raise UserError at once, not after an hour of work, where nothing can be put at ``url``.
 
     A small object is put beside it (``folder``: inside it) and deleted again.
     """

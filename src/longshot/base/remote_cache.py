@@ -60,13 +60,13 @@ def fetched_copy(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -
 
 
 def is_cached(url: str) -> bool:
-    """Whether there is a local copy of what lies, or lay, at ``url``; nothing is asked there."""
+    """Tell whether there is a local copy of what lies, or lay, at ``url``; nothing is asked there."""
     record = _read_record(url)
     return record is not None and record["tree"] is not None and _find_tree(record) is not None
 
 
 def link_files(source: Path, target: Path) -> None:
-    """The files of one folder in another, in place of those that are there, as links where the file system has them."""
+    """Put the files of one folder in another, in place of those there, as links where the file system has them."""
     with explain_disk_errors(target):
         for file in source.rglob("*"):
             if file.is_file():
@@ -140,7 +140,7 @@ def _look(url: str, also: Sequence[str]) -> Listing | None:
 
 
 def _check_names(url: str, there: Listing) -> None:
-    """UserError for names that cannot be files below a folder here."""
+    """Raise UserError for names that cannot be files below a folder here."""
     for name in there.objects:
         parts = name.split("/")
         if {"", ".", ".."} & {*parts} or "\0" in name or (os.sep == "\\" and "\\" in name):
@@ -216,7 +216,7 @@ def _fetch_blob(url: str, there: RemoteObject, megabytes: Megabytes | None) -> s
 
 
 def _tree(url: str, there: Listing, have: _Objects, before: _Objects | None) -> Path:
-    """The file or folder with these objects, made of links where it is not there yet."""
+    """Return the file or folder with these objects, made of links where it is not there yet."""
     name = base_name(url)
     if there.is_file and name not in have:  # written with percent signs in the URL
         name = next(iter(there.objects))
@@ -242,7 +242,7 @@ def _tree(url: str, there: Listing, have: _Objects, before: _Objects | None) -> 
 
 
 def _find_tree(record: dict[str, Any]) -> Path | None:
-    """The tree of a record in the first place of the cache that has all its files in their size."""
+    """Return the tree of a record in the first place of the cache that has all its files in their size."""
     for folder in cache_places("remote", "trees", record["tree"]):
         root = folder if record["is_file"] else folder / record["name"]
         try:
@@ -290,7 +290,7 @@ def _address(url: str) -> str:
 
 
 def _read_record(url: str) -> dict[str, Any] | None:
-    """What a URL held; None where no file says so."""
+    """Read what a URL held; None where no file says so."""
     file = find_cached("remote", "urls", f"{_address(url)}.json")
     if file is None:
         return None
@@ -333,7 +333,7 @@ class RemoteEntry(NamedTuple):
 
 
 def remote_entries(root: Path) -> list[RemoteEntry]:
-    """One entry per URL in the folder ``remote`` of a cache; files that two URLs share count for the first.
+    """List one entry per URL in the folder ``remote`` of a cache; files that two URLs share count for the first.
 
     Blobs and trees that no URL leads to any more, such as what was there before a change, are entries of their own.
     """

@@ -55,7 +55,7 @@ RecordType = TypeVar("RecordType", bound=BaseModel)
 
 
 def read_record(model: type[RecordType], values: Any, subject: str) -> RecordType:
-    """``values`` as ``model``; a value that does not fit is a ``UserError`` that begins with ``subject``.
+    """Read ``values`` as ``model``; a value that does not fit is a ``UserError`` that begins with ``subject``.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def read_record(model: type[RecordType], values: Any, subject: str) -> RecordTyp
 
 
 def _of_format(detail: ErrorDetails) -> bool:
-    """Whether a file says that it is of another format than is read here."""
+    """Tell whether a file says that it is of another format than is read here."""
     return detail["loc"] == ("format",) and detail["type"] == "literal_error"
 
 
@@ -104,7 +104,7 @@ def _other_format(subject: str, detail: ErrorDetails) -> UserError:
 
 
 def read_parameters(model: type[RecordType], values: Mapping[str, Any], function: str) -> RecordType:
-    """The parameters of ``function`` as ``model``; a UserError names the one that is wrong as every face names it.
+    """Read the parameters of ``function`` as ``model``; a UserError names the one that is wrong as every face names it.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def read_parameters(model: type[RecordType], values: Mapping[str, Any], function
 
 
 def read_json(model: type[RecordType], path: Path, subject: str) -> RecordType:
-    """The JSON file at ``path`` as ``model``; a file that is missing, damaged or of another kind is a UserError."""
+    """Read the JSON file at ``path`` as ``model``; one that is missing, damaged or of another kind is a UserError."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -143,7 +143,7 @@ def read_json(model: type[RecordType], path: Path, subject: str) -> RecordType:
 
 
 def nearest_name(name: str, names: Any, listed: str) -> str:
-    """ "did you mean 'x'?" where a name is near, else all of them behind ``listed``.
+    """Write "did you mean 'x'?" where a name is near, else all of them behind ``listed``.
 
     >>> nearest_name("sibling", ["uniform", "siblings"], "choose")
     "did you mean 'siblings'?"
@@ -156,7 +156,7 @@ def nearest_name(name: str, names: Any, listed: str) -> str:
 
 
 def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
-    """One pydantic error as the rest of a sentence."""
+    """Write one pydantic error as the rest of a sentence."""
     path = [str(part) for part in detail["loc"]]
     setting = ".".join(path)
     if detail["type"] == "extra_forbidden":
@@ -173,7 +173,7 @@ def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
 
 
 def _wanted(model: type[BaseModel], detail: ErrorDetails) -> str:
-    """What a value must be, with its bounds: "a whole number of 8 or more"."""
+    """Say what a value must be, with its bounds: "a whole number of 8 or more"."""
     if detail["type"] == "too_short":
         return f"of {detail['ctx']['min_length']} or more entries"
     words = _WANTED.get(detail["type"])
@@ -186,7 +186,7 @@ def _wanted(model: type[BaseModel], detail: ErrorDetails) -> str:
 
 
 def _inside(model: type[BaseModel], path: list[str]) -> tuple[Any, str]:
-    """The type at ``path`` inside ``model``, through lists and mappings, and the bounds of its numbers in words."""
+    """Return the type at ``path`` inside ``model``, through lists and mappings, and its bounds in words."""
     current, bounds = _unwrapped(model)
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
@@ -200,7 +200,7 @@ def _inside(model: type[BaseModel], path: list[str]) -> tuple[Any, str]:
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[str]]:
-    """A type without None and without what is annotated, and the bounds that were annotated."""
+    """Return a type without None and without what is annotated, and the bounds that were annotated."""
     bounds: list[str] = []
     while True:
         if hasattr(annotation, "__metadata__"):
@@ -219,7 +219,7 @@ def _bounds(metadata: Iterable[Any]) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    """A value as it was written: lists, not tuples."""
+    """Write a value as it was given: lists, not tuples."""
     return repr(_sequences(value, list))
 
 
@@ -239,7 +239,7 @@ def _kind(value: Any) -> str:
 
 
 def read_sidecar(model: type[BaseModel], path: Path, *, missing: UserError, remedy: str) -> dict[str, Any]:
-    """The values of the JSON file at ``path``, in the order of the file.
+    """Read the values of the JSON file at ``path``, in the order of the file.
 
     Parameters
     ----------

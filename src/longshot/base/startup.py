@@ -31,7 +31,7 @@ def switch_off() -> None:
 
 
 def switched_on() -> list[str]:
-    """The variables by which the user has switched something on again, as ``NAME=value``."""
+    """Return the variables by which the user has switched something on again, as ``NAME=value``."""
     values = {name: os.environ.get(name, "") for name in SWITCHES}
     return [f"{name}={value}" for name, value in values.items() if value.lower() not in _OFF[SWITCHES[name]]]
 
@@ -48,5 +48,5 @@ def show_with(viewer: Viewer) -> None:
 
 
 def show_noun(noun: Any, task: int | None = None) -> Any:
-    """What the viewer makes of a testbed, one of its tasks, or results."""
+    """Show a testbed, one of its tasks, or results by the viewer."""
     return _viewers[0](noun, task)

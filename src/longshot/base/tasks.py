@@ -57,7 +57,7 @@ class Ragged:
 
     @classmethod
     def concat(cls, parts: Sequence[Ragged]) -> Ragged:
-        """All rows of the first part, then all rows of the second, and so on (at least one part)."""
+        """Join all rows of the first part, then all rows of the second, and so on (at least one part)."""
         values = np.concatenate([part.values for part in parts])
         return cls.from_lengths(values, np.concatenate([part.lengths for part in parts]))
 
@@ -71,25 +71,25 @@ class Ragged:
 
     @property
     def owners(self) -> NDArray[np.int64]:
-        """The row each value belongs to, [M]."""
+        """Return the row each value belongs to, [M]."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     @property
     def positions(self) -> NDArray[np.int64]:
-        """The place of each value inside its row, [M]."""
+        """Return the place of each value inside its row, [M]."""
         return np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)
 
     def row(self, index: int) -> NDArray[Any]:
-        """Row ``index`` as a view."""
+        """Return row ``index`` as a view."""
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
     def take(self, rows: ArrayLike) -> Ragged:
-        """The given rows, in the given order; rows may repeat."""
+        """Return the given rows, in the given order; rows may repeat."""
         order = np.asarray(rows, dtype=np.int64)
         return Ragged.from_lengths(self.values[self.indices(order)], self.lengths[order])
 
     def indices(self, rows: ArrayLike) -> NDArray[np.int64]:
-        """Where the values of the given rows stand in ``values``, row after row.
+        """Return where the values of the given rows stand in ``values``, row after row.
 
         >>> Ragged.from_lists([[3, 1], [], [2]]).indices([2, 0])
         array([2, 0, 1])
@@ -100,16 +100,16 @@ class Ragged:
         return np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][order] - offsets[:-1], lengths)
 
     def slice(self, start: int, stop: int) -> Ragged:
-        """Rows ``start`` to ``stop`` without copying the values."""
+        """Return the rows ``start`` to ``stop`` without copying the values."""
         offsets = self.offsets[start : stop + 1]
         return Ragged(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def with_values(self, values: NDArray[Any]) -> Ragged:
-        """The same row lengths around other values [M]."""
+        """Return the same row lengths around other values [M]."""
         return Ragged(values, self.offsets)
 
     def padded(self, fill: Any, width: int | None = None) -> NDArray[Any]:
-        """A rectangle [T, width] with ``fill`` behind the end of each row (default: the longest row wide)."""
+        """Return a rectangle with ``fill`` behind the end of each row (default: the longest row wide) [T, width]."""
         lengths = self.lengths
         longest = int(lengths.max(initial=0))
         columns = longest if width is None else width
@@ -123,7 +123,7 @@ class Ragged:
 
 
 def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
-    """Where rows of the given lengths [T] start and end when laid one behind the other, [T + 1]."""
+    """Return where rows of the given lengths [T] start and end when laid one behind the other, [T + 1]."""
     sizes = np.asarray(lengths, dtype=np.int64)
     offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
@@ -131,7 +131,7 @@ def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
 
 
 def rows_of_classes(offsets: NDArray[np.int64], classes: ArrayLike) -> NDArray[np.int64]:
-    """All rows of some classes, class by class, where class c is the rows offsets[c]:offsets[c + 1].
+    """Return all rows of some classes, class by class, where class c is the rows offsets[c]:offsets[c + 1].
 
     >>> rows_of_classes(np.array([0, 2, 5, 6]), [0, 2])
     array([0, 1, 5])
@@ -155,7 +155,7 @@ class TaskPlan:
 
     @classmethod
     def concat(cls, plans: Sequence[TaskPlan]) -> TaskPlan:
-        """The tasks of all plans, one plan behind the other."""
+        """Join the tasks of all plans, one plan behind the other."""
         parts = zip(*((plan.classes, plan.shots, plan.queries) for plan in plans), strict=True)
         return cls(*(Ragged.concat(part) for part in parts))
 
@@ -164,24 +164,24 @@ class TaskPlan:
 
     @property
     def slots(self) -> int:
-        """S, the number of slots."""
+        """Count the slots, S."""
         return len(self.classes.values)
 
     @property
     def support_offsets(self) -> Ints:
-        """Bounds of each slot's rows in a flat support [S + 1]."""
+        """Return the bounds of each slot's rows in a flat support [S + 1]."""
         return offsets_of(self.shots.values)
 
     def slots_of(self, task: int) -> tuple[int, int]:
-        """First slot of a task, and the slot behind its last."""
+        """Return the first slot of a task, and the slot behind its last."""
         return int(self.classes.offsets[task]), int(self.classes.offsets[task + 1])
 
     def take(self, positions: ArrayLike) -> TaskPlan:
-        """The tasks at the given positions, in that order."""
+        """Return the tasks at the given positions, in that order."""
         return TaskPlan(*(part.take(positions) for part in (self.classes, self.shots, self.queries)))
 
     def slice(self, start: int, stop: int) -> TaskPlan:
-        """Tasks ``start`` to ``stop``."""
+        """Return the tasks ``start`` to ``stop``."""
         return TaskPlan(*(part.slice(start, stop) for part in (self.classes, self.shots, self.queries)))
 
 
@@ -219,7 +219,7 @@ class TaskRows:
         *,
         tasks: Ints | None = None,
     ) -> TaskRows:
-        """The images chosen for a plan.
+        """Return the images chosen for a plan.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class TaskRows:
 
     @classmethod
     def concat(cls, parts: Sequence[TaskRows]) -> TaskRows:
-        """The tasks of all parts, one part behind the other; all have measured the same."""
+        """Join the tasks of all parts, one part behind the other; all have measured the same."""
         return cls(
             np.concatenate([part.tasks for part in parts]),
             np.concatenate([part.ways for part in parts]),
@@ -256,26 +256,26 @@ class TaskRows:
 
     @property
     def plan(self) -> TaskPlan:
-        """Classes and counts of tasks that were drawn; those of a file have none."""
+        """Return classes and counts of tasks that were drawn; those of a file have none."""
         if self.planned is None:
             raise ValueError("tasks that were not drawn here have no plan")
         return self.planned
 
     @cached_property
     def slot_query(self) -> Ragged:
-        """The query rows of each slot of the plan."""
+        """Return the query rows of each slot of the plan."""
         return Ragged.from_lengths(self.query.values, self.plan.queries.values)
 
     def __len__(self) -> int:
         return len(self.tasks)
 
     def take(self, positions: ArrayLike) -> TaskRows:
-        """The tasks at the given positions (0 … T − 1, not task numbers), in that order."""
+        """Return the tasks at the given positions (0 … T − 1, not task numbers), in that order."""
         order = np.asarray(positions, dtype=np.int64)
         return self._picked(order, lambda part: part.take(order))
 
     def slice(self, start: int, stop: int) -> TaskRows:
-        """Tasks ``start`` to ``stop`` without copying the rows."""
+        """Return the tasks ``start`` to ``stop`` without copying the rows."""
         return self._picked(slice(start, stop), lambda part: part.slice(start, stop))
 
     def _picked(self, index: Any, pick: Callable[[Any], Any]) -> TaskRows:
@@ -288,7 +288,7 @@ class TaskRows:
         )
 
     def by_label(self) -> TaskRows:
-        """The same tasks with the support of each sorted by label; equal labels keep their order."""
+        """Return the same tasks with the support of each sorted by label; equal labels keep their order."""
         labels, owners = self.support_label.values, self.support_label.owners
         if not ((labels[1:] < labels[:-1]) & (owners[1:] == owners[:-1])).any():
             return self
@@ -300,12 +300,12 @@ class TaskRows:
         )
 
     def with_measured(self, columns: Mapping[str, NDArray[Any]]) -> TaskRows:
-        """The same tasks with further measured columns."""
+        """Return the same tasks with further measured columns."""
         return replace(self, measured={**self.measured, **columns})
 
 
 def same_shape(tasks: TaskRows, at_once: int) -> list[Ints]:
-    """Positions of tasks with equal (way, support, query), in groups of at most ``at_once``; in task order."""
+    """Return positions of tasks with equal (way, support, query), in groups of at most ``at_once``; in task order."""
     groups: dict[tuple[int, int, int], list[list[int]]] = {}
     shapes = np.stack([tasks.ways, tasks.support.lengths, tasks.query.lengths], 1).tolist()
     ordered: list[list[int]] = []
@@ -319,7 +319,7 @@ def same_shape(tasks: TaskRows, at_once: int) -> list[Ints]:
 
 
 def task_seeds(seed: int, tasks: Ints) -> Ints:
-    """[T] one seed per task number in 0 … 2⁶³−1: the SplitMix64 finaliser over (seed, task)."""
+    """Return one seed per task number in 0 … 2⁶³−1: the SplitMix64 finaliser over (seed, task). [T]"""
     with np.errstate(over="ignore"):
         start = np.uint64(seed % 2**64) * np.uint64(0xD1342543DE82EF95)
         state = start + (tasks.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -330,6 +330,6 @@ def task_seeds(seed: int, tasks: Ints) -> Ints:
 
 
 def _labels(classes: Ragged, counts: Ragged) -> Ragged:
-    """The int16 label of every image: its class's position in the task, ``counts`` images of each class."""
+    """Return the int16 label of every image: its class's position in the task, ``counts`` images of each class."""
     labels = np.repeat(classes.positions.astype(np.int16), counts.values)
     return Ragged(labels, offsets_of(counts.values)[counts.offsets])

@@ -21,7 +21,7 @@ _SWALLOWED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
 
 
 def is_url(location: object) -> TypeGuard[str]:
-    """Whether a place is an address rather than a path on this machine.
+    """Tell whether a place is an address rather than a path on this machine.
 
     >>> is_url("s3://bucket/photos.zip"), is_url("C:/photos"), is_url("runs/first")
     (True, False, False)
@@ -30,14 +30,14 @@ def is_url(location: object) -> TypeGuard[str]:
 
 
 def protocol(url: str) -> str:
-    """``"s3"`` of ``s3://bucket``, in lower case."""
+    """Return the protocol, ``"s3"`` of ``s3://bucket``, in lower case."""
     match = _URL.match(url)
     assert match is not None
     return match[1].lower()
 
 
 def shown_location(location: Location) -> str:
-    """A place for sentences, records and provenance: of a URL neither passwords nor signatures.
+    """Write a place for sentences, records and provenance: of a URL neither passwords nor signatures.
 
     >>> shown_location("https://me:secret@host/a.zip?X-Amz-Signature=1"), shown_location("runs/first")
     ('https://host/a.zip', 'runs/first')
@@ -49,7 +49,7 @@ def shown_location(location: Location) -> str:
 
 
 def base_name(url: str) -> str:
-    """The last part of a URL: what a local copy of it is called.
+    """Return the last part of a URL: what a local copy of it is called.
 
     >>> base_name("s3://bucket/photos.zip"), base_name("s3://bucket/photos/"), base_name("s3://bucket")
     ('photos.zip', 'photos', 'bucket')
@@ -59,7 +59,7 @@ def base_name(url: str) -> str:
 
 
 def url_inside(url: str, name: str) -> str:
-    """The address of a file in the folder at ``url``.
+    """Return the address of a file in the folder at ``url``.
 
     >>> url_inside("s3://bucket/runs/", "run.json")
     's3://bucket/runs/run.json'
@@ -68,7 +68,7 @@ def url_inside(url: str, name: str) -> str:
 
 
 def url_beside(url: str, name: str) -> str:
-    """The address of a file beside the one at ``url``.
+    """Return the address of a file beside the one at ``url``.
 
     >>> url_beside("s3://bucket/pixels.npy", "pixels.json")
     's3://bucket/pixels.json'
@@ -77,7 +77,7 @@ def url_beside(url: str, name: str) -> str:
 
 
 def looks_swallowed(path: Path) -> bool:
-    """Whether a path was made of a URL: ``Path`` makes one slash of two.
+    """Tell whether a path was made of a URL: ``Path`` makes one slash of two.
 
     >>> looks_swallowed(Path("s3://bucket/photos.zip")), looks_swallowed(Path("photos.zip"))
     (True, False)
@@ -88,7 +88,7 @@ def looks_swallowed(path: Path) -> bool:
 def local_copy(
     location: Location, *, also: Sequence[str] = (), or_nothing: bool = False, grows: bool = False
 ) -> Path:
-    """The path of a file or folder on this machine: a path as it is, a URL fetched into the cache.
+    """Return the path of a file or folder on this machine: a path as it is, a URL fetched into the cache.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def local_copy(
 
 @contextmanager
 def opened_copy(location: Location, *, also: Sequence[str] = ()) -> Iterator[Path]:
-    """``local_copy`` for a block that reads it: what is wrong with the copy is told of the URL."""
+    """Open a ``local_copy`` for a block that reads it: what is wrong with the copy is told of the URL."""
     path = local_copy(location, also=also)
     try:
         yield path
@@ -152,7 +152,7 @@ _KEYS = {"s3": _AWS_KEYS, "s3a": _AWS_KEYS}
 
 
 def missing_driver(url: str, error: Exception) -> UserError:
-    """The error for a protocol whose driver is not installed, or that nobody knows."""
+    """Return the error for a protocol whose driver is not installed, or that nobody knows."""
     kind = protocol(url)
     install = "pip install 'longshot[remote]'"
     if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("fsspec"):
@@ -173,7 +173,7 @@ def missing_driver(url: str, error: Exception) -> UserError:
 
 
 def explained(url: str, error: Exception, verb: str) -> UserError:
-    """The sentence about a failure. ``verb`` says what was to be done: "read", "written"."""
+    """Write the sentence about a failure. ``verb`` says what was to be done: "read", "written"."""
     location, status = shown_location(url), status_of(error)
     names = _names(error)
     if isinstance(error, ImportError):
@@ -211,7 +211,7 @@ def explained(url: str, error: Exception, verb: str) -> UserError:
 
 
 def passes(error: Exception) -> bool:
-    """Whether the same request may work a moment later."""
+    """Tell whether the same request may work a moment later."""
     status = status_of(error)
     if status is not None:
         return status in AGAIN
@@ -220,13 +220,13 @@ def passes(error: Exception) -> bool:
 
 
 def absent(error: Exception) -> bool:
-    """Whether an error says that nothing is there, rather than that one may not look or that a server fails."""
+    """Tell whether an error says that nothing is there, rather than that one may not look or that a server fails."""
     unreached = passes(error) or bool(_names(error) & _UNREACHED)
     return status_of(error) in (None, 404) and not unreached and not _no_bucket(error)
 
 
 def status_of(error: BaseException) -> int | None:
-    """The status of the web answer behind an error."""
+    """Return the status of the web answer behind an error."""
     for link in chain(error):
         status: Any = getattr(link, "status", None)
         response = getattr(link, "response", None)
@@ -238,7 +238,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those it comes from."""
+    """Yield an error and those it comes from."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -247,7 +247,7 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _names(error: BaseException) -> set[str]:
-    """The names of an error's classes, and of those it comes from."""
+    """Return the names of an error's classes, and of those it comes from."""
     return {kind.__name__ for link in chain(error) for kind in type(link).__mro__}
 
 
@@ -256,7 +256,7 @@ def _no_bucket(error: Exception) -> bool:
 
 
 def _short(error: BaseException) -> str:
-    """The innermost reason, short."""
+    """Write the innermost reason, short."""
     links = list(chain(error))
     text = next((str(link) for link in reversed(links) if str(link)), "") or type(error).__name__
     return text.split("\n")[0].rstrip(".")[:120]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import COUNT, FILE, PATH, echo_json, print_table, shared
+from longshot.base import PATH, echo_json, json_option, print_table, verb_options
 
 if TYPE_CHECKING:
     import longshot
@@ -20,32 +20,9 @@ _SHOWN = 10  # pairs, classes and suspects listed on the screen; the file has al
 @click.command("overlap")
 @click.argument("dataset", metavar="A")
 @click.argument("other", metavar="B")
-@click.option("--backbone", help="Also look at neighbours in this embedding (see 'longshot backbones').")
-@click.option(
-    "--similarity",
-    type=click.FloatRange(-1, 1),
-    default=0.95,
-    help="Cosine in the embedding from which a pair is listed as similar.",
-)
-@click.option(
-    "--neighbours", type=COUNT, default=10, help="Pairs of each image whose pixels are compared at most."
-)
-@click.option(
-    "--index",
-    type=click.Choice(["auto", "exact", "ivf"]),
-    default="auto",
-    help="How neighbours are found; auto takes FAISS beyond 100,000 images on both sides.",
-)
-@click.option("--workers", type=COUNT, help="Threads that read images; all cores by default.")
-@shared("device", "engine", "on", "gpus_per_worker", "retry_failed")
-@click.option("-o", "--out", type=FILE, help="Write all pairs: .parquet or .json.")
-@click.option("--page", type=FILE, help="Write a page with pictures of the pairs.")
-@shared("force")
-@click.option(
-    "--pictures", type=click.IntRange(min=0), default=48, help="Pairs of each kind that the page shows."
-)
+@verb_options("find_overlap", without="render")
 @click.option("--fail-if-any", is_flag=True, help="Exit code 1 when there are exact or near copies.")
-@shared("json")
+@json_option
 def overlap(
     dataset: str,
     other: str,
@@ -86,17 +63,8 @@ def overlap(
 @click.command("without")
 @click.argument("dataset")
 @click.argument("overlap_file", type=PATH)
-@click.option("--classes", is_flag=True, help="Leave out classes related to B's, not single images.")
-@click.option("--images", is_flag=True, help="With --classes: leave out the copies of B's images as well.")
-@click.option(
-    "--relation",
-    "relations",
-    multiple=True,
-    type=click.Choice(["same", "name", "synonym", "above", "below"]),
-    help="Which relations count for --classes; repeat for several.  [default: all]",
-)
-@click.option("-o", "--out", type=FILE, required=True, help="FILE.view.json")
-@shared("force", "json")
+@verb_options("audit.leave_out_overlap")
+@json_option
 def without(dataset: str, overlap_file: Path, out: Path, as_json: bool, **settings: Any) -> None:
     """Write DATASET without what OVERLAP_FILE says it shares with another: deduplicated, or class-ablated.
 
@@ -190,18 +158,8 @@ def _more(total: int, noun: str, remedy: str) -> str | None:
 
 @click.command("suspects")
 @click.argument("dataset")
-@click.option("--backbone", required=True, help="Whose features judge the labels (see 'longshot backbones').")
-@click.option(
-    "--near-copies/--equal-files",
-    "near_copies",
-    default=True,
-    help="Look for near copies too, which reads every image, or only for files of equal bytes.",
-)
-@click.option("-o", "--out", type=FILE, help="Write all suspects: FILE.csv.")
-@click.option("--view", type=FILE, help="Write the dataset without them: FILE.view.json.")
-@shared("force")
-@click.option("--workers", type=COUNT, help="Threads that read images; all cores by default.")
-@shared("device", "engine", "json")
+@verb_options("find_suspects", {"near_copies": {"flags": ["--near-copies/--equal-files"]}})
+@json_option
 def suspects(dataset: str, as_json: bool, **settings: Any) -> None:
     """Find images of DATASET whose label looks wrong, and copies of other images.
 

@@ -8,25 +8,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import COUNT, FILE_PLACE, UserError, echo_json, print_table, print_written, shared
+from longshot.base import (
+    UserError,
+    dry_run_option,
+    echo_json,
+    json_option,
+    print_table,
+    print_written,
+    verb_options,
+)
 from longshot.cli.audit_commands import overlap, suspects, without
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
 
 _SHOWN_COPIES = 10
+_COPIES = "Which copies to list: equal images and near copies, equal images, none.  "
+_COPIES += "[default: apart; over 50,000 images: equal]"
 
 
 @click.command("get")
 @click.argument("name", required=False)
-@click.option(
-    "--to",
-    type=click.Path(file_okay=False),  # text, so that an empty one is told from the folder here
-    help="The folder in which a folder NAME is made.  [default: LONGSHOT_DATA, or your folder for data]",
-)
-@click.option("--keep-archives", is_flag=True, help="Keep the archives after they are unpacked.")
+@verb_options(
+    "get_dataset", {"to": {"type": click.Path(file_okay=False)}}
+)  # an empty text is not the folder here
 @click.option("--list", "show", is_flag=True, help="List what can be got, with sizes, licences and studies.")
-@shared("dry_run", "json")
+@dry_run_option
+@json_option
 def get(
     name: str | None, to: str | None, keep_archives: bool, show: bool, dry_run: bool, as_json: bool
 ) -> None:
@@ -122,7 +130,7 @@ def _plan(name: str, to: str | None, as_json: bool) -> None:
 
 
 @click.group(invoke_without_command=True)
-@shared("json")
+@json_option
 @click.pass_context
 def datasets_command(ctx: click.Context, as_json: bool) -> None:
     """List the datasets that are known, or get, add, describe, check, identify and forget one.
@@ -167,13 +175,9 @@ for _inner in (get, overlap, without, suspects):
 @datasets_command.command("add")
 @click.argument("name")
 @click.argument("path")
-@click.option(
-    "--as", "form", metavar="FORMAT", help="What lies at PATH: a name from 'longshot datasets formats'."
-)
-@click.option("--skip-bad", is_flag=True, help="Leave unreadable images out, and record them.")
-@click.option("--refresh", is_flag=True, help="Scan anew, and drop the record of images left out.")
-@shared("json")
-def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, as_json: bool) -> None:
+@verb_options("data.add_dataset", {"form": {"flags": ["--as"]}})
+@json_option
+def add(name: str, path: str, as_json: bool, **settings: Any) -> None:
     """Remember the dataset at PATH under NAME.
 
     \b
@@ -183,12 +187,12 @@ def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, a
     """
     from longshot.data import add_dataset
 
-    dataset, before = add_dataset(name, path, form=form, skip_bad=skip_bad, refresh=refresh)
+    dataset, before = add_dataset(name, path, **settings)
     _print_registered(dataset, name, as_json, f" (it stood for {before} before)" if before else "")
 
 
 @datasets_command.command("formats")
-@shared("json")
+@json_option
 def formats(as_json: bool) -> None:
     """List the formats of datasets that are opened where they lie, and where people get such data.
 
@@ -204,14 +208,9 @@ def formats(as_json: bool) -> None:
 @datasets_command.command("show")
 @click.argument("dataset")
 @click.option("--classes", "list_classes", is_flag=True, help="Also list the classes with size and split.")
-@click.option(
-    "--quick", is_flag=True, help="Read no image: leave out sizes, copies, unreadable and odd images."
-)
-@click.option("--html", type=FILE_PLACE, metavar="FILE", help="Also write a page with pictures.")
-@shared("force", "json")
-def show(
-    dataset: str, list_classes: bool, quick: bool, html: Path | str | None, force: bool, as_json: bool
-) -> None:
+@verb_options("show_dataset")
+@json_option
+def show(dataset: str, list_classes: bool, html: Path | str | None, as_json: bool, **settings: Any) -> None:
     """Describe DATASET, a name or a path: classes, splits, sizes, copies, unreadable and odd images, attributes.
 
     \b
@@ -223,7 +222,7 @@ def show(
     """
     import longshot
 
-    sheet = longshot.show_dataset(dataset, quick=quick, html=html, force=force)
+    sheet = longshot.show_dataset(dataset, html=html, **settings)
     classes = sheet.facts["class_list"]
     if as_json:
         echo_json({**sheet.facts_as_json(), **({"class_list": classes} if list_classes else {})})
@@ -238,14 +237,9 @@ def show(
 
 @datasets_command.command("check")
 @click.argument("dataset")
-@click.option("--workers", type=COUNT, help="Threads that decode; all cores by default.")
-@click.option("--refresh", is_flag=True, help="Decode every image again, also those known to be good.")
-@click.option(
-    "--copies",
-    type=click.Choice(["apart", "equal", "allow"]),
-    help="Which copies to list: equal images and near copies, equal images, none. [apart; over 50,000 images: equal]",
-)
-@shared("json")
+@verb_options("data.check_dataset")
+@verb_options("sample", {"copies": {"help": _COPIES}}, only="copies")
+@json_option
 def check(dataset: str, workers: int | None, refresh: bool, copies: str | None, as_json: bool) -> None:
     """Decode every image of DATASET; list those that cannot be read, with exit code 2, and copies of others.
 
@@ -278,7 +272,7 @@ def check(dataset: str, workers: int | None, refresh: bool, copies: str | None, 
 @datasets_command.command("identify")
 @click.argument("dataset")
 @click.argument("testbeds", nargs=-1)
-@shared("json")
+@json_option
 def identify(dataset: str, testbeds: tuple[str, ...], as_json: bool) -> None:
     """Say which TESTBEDS and known datasets the images of DATASET serve, whatever they are called.
 
@@ -311,7 +305,7 @@ def identify(dataset: str, testbeds: tuple[str, ...], as_json: bool) -> None:
 
 @datasets_command.command("forget")
 @click.argument("name")
-@shared("json")
+@json_option
 def forget(name: str, as_json: bool) -> None:
     """Forget the dataset called NAME, its scan and the record of images left out; the images stay.
 
@@ -328,7 +322,7 @@ def forget(name: str, as_json: bool) -> None:
 
 
 def _summary(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts without the list of classes."""
+    """Return the facts without the list of classes."""
     return {name: value for name, value in facts.items() if name != "class_list"}
 
 

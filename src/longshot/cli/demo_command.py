@@ -1,4 +1,4 @@
-"""``longshot demo``: the whole street on the embedded default."""
+"""``longshot demo``: run everything once on generated images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from longshot.base import FOLDER, echo_json, shared
+from longshot.base import FOLDER, echo_json, json_option, verb_options
 
 # Toybox's pictures are 84 pixels wide: at the network's own 224 they would cost seven times the time and tell it
 # nothing new.
@@ -23,8 +23,9 @@ BACKBONES = ("pixels", "efficientnet-lite0(size=84)")
     default=Path("longshot-demo"),
     help="Folder for the testbeds, the results and the report.",
 )
-@click.option("--tasks", type=click.IntRange(min=2), default=600, help="Tasks per testbed.")
-@shared("device", "engine", "json")
+@click.option("-t", "--tasks", type=click.IntRange(min=2), default=600, help="Tasks per testbed.")
+@verb_options("embed", only="device engine")
+@json_option
 def demo_command(out: Path, tasks: int, device: str, engine: str | None, as_json: bool) -> None:
     """Generate toybox, draw an easy and a look-alike testbed, measure two backbones, write a report.
 
@@ -86,7 +87,7 @@ def demo_command(out: Path, tasks: int, device: str, engine: str | None, as_json
 
 
 def next_commands(out: Path) -> list[tuple[str, str]]:
-    """What people do after the demo, to be pasted as it stands, and what each is for."""
+    """Return commands to run after the demo, as they can be pasted, and what each is for."""
     from longshot.cli.main import commands
 
     folder = shlex.quote(str(out))

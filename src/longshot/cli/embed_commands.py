@@ -7,13 +7,21 @@ from typing import Any
 
 import click
 
-from longshot.base import COUNT, FILE_PLACE, echo_json, print_table, shared
+from longshot.base import (
+    FILE_PLACE,
+    dry_run_option,
+    echo_json,
+    force_option,
+    json_option,
+    print_table,
+    verb_options,
+)
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--allow-download", is_flag=True, help="Let hf: and timm: fetch the weights of NAME.")
-@shared("json")
+@verb_options("list_backbones")
+@json_option
 def backbones_command(name: str | None, allow_download: bool, as_json: bool) -> None:
     """List the backbones that can embed images, their dimensions, and what is missing for the others.
 
@@ -54,7 +62,7 @@ def _installed(row: dict[str, Any]) -> str:
 
 
 def _facts(row: dict[str, Any]) -> list[dict[str, str]]:
-    """One line per fact about a backbone; what is not known is left out."""
+    """Make one line per fact about a backbone; what is not known is left out."""
     size, parameters = row["size"], row["parameters"]
     facts = {
         "backbone": row["name"],
@@ -73,44 +81,15 @@ def _facts(row: dict[str, Any]) -> list[dict[str, str]]:
 
 @click.command()
 @click.argument("dataset")
-@click.option(
-    "--backbone",
-    "backbones",
-    multiple=True,
-    required=True,
-    help="What turns an image into numbers; repeat for several (see 'longshot backbones').",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float16", "float32"]),
-    default="float16",
-    help="How the numbers are stored.",
-)
-@shared("device", "engine", "on", "gpus_per_worker", "retry_failed")
-@click.option(
-    "--workers",
-    type=click.IntRange(min=0),
-    help="Processes that decode images; 0 decodes in the computing threads.  [default: what pays]",
-)
-@click.option(
-    "--batch-size",
-    type=COUNT,
-    help="Images decoded at a time; changes memory and speed, not the numbers.  [default: 64]",
-)
-@click.option(
-    "--preprocessing",
-    help="In place of the network's own, and then part of its name: 'decode|resize(96)|central_crop(84)|"
-    "normalize(imagenet)'. For another size alone write it behind the name: 'efficientnet-lite0(size=128)'.",
-)
-@click.option("--skip-bad", is_flag=True, help="Leave unreadable images out and record them in the dataset.")
-@click.option("--allow-download", is_flag=True, help="Let hf: and timm: backbones fetch weights.")
-@click.option("--refresh", is_flag=True, help="Compute anew even if the cache has it.")
-@shared("identity")
+@verb_options("embed", {"backbone": {"multiple": True, "required": True}})
+@verb_options("open_dataset", only="skip_bad")
 @click.option("-o", "--out", type=FILE_PLACE, help="Also write a copy: FILE.npy and FILE.json, or URLs.")
-@shared("force", "dry_run", "json")
+@force_option
+@dry_run_option
+@json_option
 def embed_command(
     dataset: str,
-    backbones: tuple[str, ...],
+    backbone: tuple[str, ...],
     skip_bad: bool,
     out: Path | str | None,
     force: bool,
@@ -132,19 +111,19 @@ def embed_command(
     from longshot.base import UserError
     from longshot.models import claim_features
 
-    if out is not None and len(backbones) > 1:
+    if out is not None and len(backbone) > 1:
         raise UserError(
-            f"-o names one file, but {len(backbones)} backbones were given; export them one by one."
+            f"-o names one file, but {len(backbone)} backbones were given; export them one by one."
         )
     if out is not None and not dry_run:
         claim_features(out, force=force)
     opened = longshot.open_dataset(dataset, skip_bad=skip_bad)
     rows: list[dict[str, Any]] = []
-    for backbone in backbones:
+    for name in backbone:
         if dry_run:
-            rows += longshot.estimate("embed", opened, backbone, **settings).steps
+            rows += longshot.estimate("embed", opened, name, **settings).steps
             continue
-        features = longshot.embed(opened, backbone, **settings)
+        features = longshot.embed(opened, name, **settings)
         work = features.work
         written = features.path if out is None else out if isinstance(out, str) else out.resolve()
         if out is not None:

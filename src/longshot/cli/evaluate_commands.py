@@ -9,22 +9,20 @@ from typing import Any
 import click
 
 from longshot.base import (
-    COUNT,
-    FILE,
-    FILE_PLACE,
     PLACE,
     UserError,
-    datasets_option,
+    dry_run_option,
     echo_json,
+    json_option,
     print_estimate,
     print_table,
     print_written,
-    shared,
+    verb_options,
 )
 
 
 @click.group(invoke_without_command=True)
-@shared("json")
+@json_option
 @click.pass_context
 def methods_command(context: click.Context, as_json: bool) -> None:
     """List the methods with their settings and defaults; check your own.
@@ -71,7 +69,7 @@ def methods_command(context: click.Context, as_json: bool) -> None:
 
 @methods_command.command()
 @click.argument("method")
-@shared("json")
+@json_option
 def check(method: str, as_json: bool) -> None:
     """Run the common test on METHOD: a name, file.py:MyMethod or sklearn:module.Class, with settings if any.
 
@@ -106,35 +104,14 @@ def check(method: str, as_json: bool) -> None:
 @click.command()
 @click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PLACE)
 @click.option(
-    "--backbone",
-    "backbones",
-    multiple=True,
-    help="Backbone whose features to use; repeat for several; 'A + B' puts two side by side, 'mine=A' calls it mine.",
-)
-@click.option(
     "--features",
     multiple=True,
     type=PLACE,
     help="Features FILE.npy (from 'longshot embed -o') in place of a backbone; repeat for several.",
 )
-@click.option(
-    "--method",
-    "methods",
-    multiple=True,
-    help="Method with its settings, such as \"protonet(distance='cosine')\"; repeat for several.",
-)
-@click.option(
-    "--variant",
-    metavar="NAME",
-    help="Run the methods as a paper's authors did: semantic-paper. Without --method all methods of that paper.",
-)
-@click.option(
-    "-o", "--out", required=True, type=PLACE, help="Folder or URL of the run; one that exists is extended."
-)
-@datasets_option()
-@shared("workers")
-@click.option("--save-scores", is_flag=True, help="Keep the scores of every query, not only its prediction.")
-@shared("seed", "device", "engine", "on", "gpus_per_worker", "retry_failed", "dry_run", "json")
+@verb_options("evaluate", {"backbones": {"required": False}, "out": {"required": True}})
+@dry_run_option
+@json_option
 def evaluate_command(
     testbeds: tuple[Path, ...],
     backbones: tuple[str, ...],
@@ -188,22 +165,8 @@ def evaluate_command(
 
 @click.command()
 @click.argument("testbed", metavar="FILE", type=PLACE)
-@click.option(
-    "--verify", is_flag=True, help="Check every class and image against the dataset; reads the images again."
-)
-@click.option("--sample", type=COUNT, help="With --verify: read only so many images of each dataset.")
-@datasets_option("Where a dataset of the testbed lives; default: where it was last seen.")
-@shared("taxonomy", "reduction")
-@click.option(
-    "--html", type=FILE_PLACE, metavar="FILE", help="Also write a page with plots and task pictures."
-)
-@shared("force")
-@click.option(
-    "--pictures",
-    type=click.IntRange(min=0),
-    help="With --html: how many tasks of each kind to show as pictures. [2]",
-)
-@shared("json")
+@verb_options("inspect")
+@json_option
 def inspect_command(
     testbed: Path | str, verify: bool, html: Path | str | None, as_json: bool, **settings: Any
 ) -> None:
@@ -256,16 +219,10 @@ def inspect_command(
 @click.command()
 @click.argument("predictions", metavar="FILE", type=PLACE)
 @click.argument("testbed", type=PLACE)
-@click.option(
-    "--against",
-    type=PLACE,
-    metavar="RUN",
-    help="Also compare, task by task, with what this run holds on the same testbed.",
-)
-@click.option("-o", "--out", type=FILE, help="Write the scores per task (.parquet or .csv).")
-@shared("force", "json")
+@verb_options("score")
+@json_option
 def score_command(
-    predictions: Path, testbed: Path, against: Path | None, out: Path | None, force: bool, as_json: bool
+    predictions: Path, testbed: Path, against: Path | None, as_json: bool, **settings: Any
 ) -> None:
     """Score the predictions in FILE on TESTBED: a testbed file, or the folder of a release or run that holds it.
 
@@ -279,7 +236,7 @@ def score_command(
     """
     import longshot
 
-    scores = longshot.score(predictions, testbed, against=against, out=out, force=force)
+    scores = longshot.score(predictions, testbed, against=against, **settings)
     if as_json:
         echo_json(scores.record())
         return
@@ -296,12 +253,12 @@ def score_command(
 
 
 def _mean_row(row: dict[str, Any]) -> dict[str, Any]:
-    from longshot.evaluation import SCORES
+    from longshot.evaluation import METRICS, SCORES
     from longshot.statistics import plus_minus
 
     shown = {key: row[key] for key in ("predictions", "dataset", "tasks")}
-    for metric, title in zip(SCORES, ("accuracy %", "balanced %", "normalized %"), strict=True):
-        shown[title] = plus_minus(row[metric], row[f"{metric}_half"], digits=2)
+    for metric in SCORES:
+        shown[METRICS[metric].title] = plus_minus(row[metric], row[f"{metric}_half"], digits=2)
     return shown
 
 

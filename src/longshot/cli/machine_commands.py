@@ -8,31 +8,12 @@ from typing import Any
 
 import click
 
-from longshot.base import FILE, PATH, UserError, echo_json, print_table, shared
+from longshot.base import UserError, dry_run_option, echo_json, json_option, print_table, verb_options
 
 
 @click.command()
-@click.option(
-    "--selftest",
-    is_flag=True,
-    help="Let every method, selection, engine and training step compute on the device, and compare with the CPU.",
-)
-@shared("device")
-@click.option(
-    "-o",
-    "--report",
-    type=FILE,
-    help="Where the self-test writes its report, to be sent.  [default: longshot-selftest.json]",
-)
-@shared("force")
-@click.option(
-    "--on",
-    metavar="ray|ray://HOST:PORT",
-    help="Look at a Ray cluster instead: nodes, resources, versions, processors, what they can read.",
-)
-@click.option("--dataset", metavar="DATASET", help="With --on: whether every node can read its images.")
-@click.option("--out", type=PATH, metavar="FOLDER", help="With --on: whether results can be written there.")
-@shared("json")
+@verb_options("doctor", {"report": {"flags": ["-o", "--report"]}, "out": {"flags": ["--out"]}})
+@json_option
 def doctor_command(selftest: bool, on: str | None, as_json: bool, **settings: Any) -> None:
     """Show what is installed, which extras work, the device, the cache and the sandbox.
 
@@ -55,7 +36,7 @@ def doctor_command(selftest: bool, on: str | None, as_json: bool, **settings: An
 
 
 @click.group(invoke_without_command=True)
-@shared("json")
+@json_option
 @click.pass_context
 def cache_command(context: click.Context, as_json: bool) -> None:
     """Show and prune what Longshot keeps on disk.
@@ -70,9 +51,9 @@ def cache_command(context: click.Context, as_json: bool) -> None:
 
 
 @cache_command.command()
-@shared("json")
+@json_option
 def show(as_json: bool) -> None:
-    """Sizes by kind, and the largest entries.
+    """Show sizes by kind, and the largest entries.
 
     \b
     Example:
@@ -118,7 +99,8 @@ def show(as_json: bool) -> None:
 @click.option("--remote", "chosen", flag_value="remote", help="Copies of what lies at URLs.")
 @click.option("--all", "chosen", flag_value="all", help="Everything but the list of datasets.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@shared("dry_run", "json")
+@dry_run_option
+@json_option
 def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Delete entries; everything deleted can be made again by the command that made it.
 

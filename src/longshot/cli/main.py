@@ -27,7 +27,7 @@ from longshot.base import (
 # name → (where in this room its click command is, what it does). A module is imported only when a command of its is
 # called, so that `longshot --help` stays fast. Plugins add theirs.
 _OWN = {
-    "demo": ("demo_command:demo_command", "The whole street on the embedded default: a table and a report."),
+    "demo": ("demo_command:demo_command", "Run everything once on generated images: a table and a report."),
     "datasets": ("datasets_commands:datasets_command", "List, add and describe datasets."),
     "backbones": ("embed_commands:backbones_command", "List the backbones that can embed images."),
     "embed": ("embed_commands:embed_command", "Run a backbone over a dataset and keep the features."),
@@ -52,7 +52,7 @@ _OWN = {
     "compare": ("results_commands:compare_command", "Compare runs task by task; can gate a pipeline."),
     "report": ("results_commands:report_command", "Write a page or a table from the results of a run."),
     "score": ("evaluate_commands:score_command", "Score predictions that any code made on a testbed."),
-    "doctor": ("machine_commands:doctor_command", "What is installed, which extras, device, cache."),
+    "doctor": ("machine_commands:doctor_command", "Show what is installed, which extras, device, cache."),
     "cache": ("machine_commands:cache_command", "Show and prune what Longshot keeps on disk."),
 }
 
@@ -167,7 +167,7 @@ class _NoPandas(MetaPathFinder):
 
 
 def run_command_line() -> None:
-    """Entry point: user mistakes end with one sentence and exit code 2, Ctrl-C with 130."""
+    """Run the command line: user mistakes end with one sentence and exit code 2, Ctrl-C with 130."""
     for stream in (sys.stdout, sys.stderr):  # a file name that is not UTF-8 must not break a message
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -213,6 +213,7 @@ _COMMAND_OF = {
     "models.cache_entries": "cache",
     "open_taxonomy": "taxonomy show",
     "measure_distances": "taxonomy distances",
+    "make_taxonomy": "taxonomy make",
     "make_split": "split",
     "compare_splits": "splits compare",
     "plot_splits": "splits plot",
@@ -254,12 +255,12 @@ class StudyFace(ShellFace):
 
 
 def command_words(function: str) -> str:
-    """The command of a function of ``longshot``: ``make_split`` → ``split``."""
+    """Return the command of a function of ``longshot``: ``make_split`` → ``split``."""
     return str(_COMMAND_OF.get(function) or plugged("command_of").get(function, function.replace(".", " ")))
 
 
 def face_of(context: click.Context | None) -> ShellFace:
-    """How the command that was called words parameters."""
+    """Return how the command that was called words parameters."""
     if context is None:
         return ShellFace()
     study = context.parent is not None and context.parent.info_name == "study"
@@ -267,7 +268,7 @@ def face_of(context: click.Context | None) -> ShellFace:
 
 
 def every_command() -> Iterator[tuple[str, click.Command]]:
-    """(words, command) of every command and sub-command: ``splits compare`` and its like."""
+    """Yield (words, command) of every command and sub-command: ``splits compare`` and its like."""
 
     def below(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
         yield words, command
@@ -285,12 +286,12 @@ def _written(flag: str, value: str | None) -> str:
 
 
 def _flags(command: click.Command) -> dict[str, str]:
-    """Parameter → how it is given: an option's flag, an argument's place in capitals."""
+    """Return parameter → how it is given: an option's flag, an argument's place in capitals."""
     return {str(param.name): _flag_of(param) for param in command.params}
 
 
 def _flag_of(param: click.Parameter) -> str:
-    """Of an option's names the one that is like its parameter, as --judge beside --backbone."""
+    """Choose of an option's names the one that is like its parameter, as --judge beside --backbone."""
     if not isinstance(param, click.Option):
         return (param.metavar or str(param.name).upper()).strip("[]")
     if "-o" in param.opts:
@@ -306,7 +307,7 @@ def _flags_of(words: str) -> dict[str, str]:
 
 @cache
 def _flag_anywhere(name: str) -> str:
-    """The flag that a parameter has in the first command that has it."""
+    """Return the flag that a parameter has in the first command that has it."""
     for _, command in every_command():
         flag = _flags(command).get(name, "")
         if flag.startswith("-"):

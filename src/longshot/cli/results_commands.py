@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import (
-    FILE_PLACE,
-    PATH,
-    PLACE,
-    count,
-    datasets_option,
-    echo_json,
-    print_written,
-    shared,
-)
+from longshot.base import PLACE, count, echo_json, json_option, print_written, verb_options
+from longshot.evaluation import METRICS
 
 if TYPE_CHECKING:
     from longshot.evaluation import Compared, Outcome, RunComparison, RunSeries
@@ -25,42 +17,13 @@ if TYPE_CHECKING:
 
 
 EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
-_METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
 
 
 @click.command()
 @click.argument("a", metavar="RUN_A", type=PLACE)
 @click.argument("b", metavar="[RUN_B]", type=PLACE, required=False)
-@click.option(
-    "--method",
-    "methods",
-    multiple=True,
-    metavar="NAME",
-    help="Only this method, by name or by its whole call; repeat for several.",
-)
-@click.option(
-    "--against",
-    multiple=True,
-    metavar="NAME",
-    help="The method in B, where it is another than that of --method; with one run, the method to compare with.",
-)
-@click.option("--metric", type=click.Choice(_METRICS), default="accuracy")
-@click.option("--testbed", metavar="NAME", help="Only this testbed, by name or by its hash.")
-@click.option(
-    "--fail-if-worse",
-    type=click.FloatRange(min=0),
-    metavar="POINTS",
-    help="Gate: fail if B is worse than A by more than POINTS (percentage points; nats for the loss) and chance does "
-    "not explain it (corrected p < 0.05), or if B lacks a series of A.",
-)
-@click.option("--allow-missing", is_flag=True, help="Accept that B lacks series or testbeds of A.")
-@click.option(
-    "--undecided",
-    type=click.Choice(["pass", "fail"]),
-    default="fail",
-    help="What becomes of a loss of more than POINTS that chance may explain.",
-)
-@shared("seed", "json")
+@verb_options("compare", {"metric": {"type": click.Choice(METRICS)}})
+@json_option
 def compare_command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> None:
     """Compare RUN_B with RUN_A task by task; with one run, all its series with one another.
 
@@ -105,7 +68,7 @@ def compare_command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> 
 
 
 def _lines_below(compared: RunComparison) -> list[str]:
-    """What stands under the table: what was not compared, what cannot be told, and a gate that holds."""
+    """Write the lines under the table: what was not compared, what cannot be told, and a gate that holds."""
     lines = []
     if compared.unmatched:
         lines.append(f"Without a partner, not compared: {'; '.join(compared.unmatched)}.")
@@ -129,7 +92,7 @@ def _lines_below(compared: RunComparison) -> list[str]:
 
 
 def _reasons(compared: RunComparison) -> list[str]:
-    """Why the gate does not hold, one line each."""
+    """Say why the gate does not hold, one line each."""
     if compared.outcome == "undecided":
         lines = [f"undecided: {_loss(pair, compared)}." for pair in compared.undecided]
         return [*lines, "Evaluate more tasks, or let this pass with --undecided pass."]
@@ -145,7 +108,8 @@ def _reasons(compared: RunComparison) -> list[str]:
 
 
 def _title(compared: RunComparison) -> str:
-    unit = "in %" if compared.unit == "points" else "in nats, lower is better"
+    unit = "in %" if compared.unit == "points" else f"in {compared.unit}"
+    unit += ", lower is better" if METRICS[compared.metric].lower_is_better else ""
     runs = f"A = {compared.a}, B = {compared.b}" if compared.b else compared.a
     return f"{runs}; {compared.metric} {unit}"
 
@@ -213,7 +177,7 @@ def _p(value: float) -> str:
 
 
 def _loss(pair: Compared, compared: RunComparison) -> str:
-    """A loss beyond the bound that chance may explain, and how many tasks would tell."""
+    """Say by how much a loss is beyond the bound, and how many tasks would tell whether it is chance."""
     needed = pair.tasks_to_decide()
     more = "" if needed is None else f"; {pair.result.n:,} tasks were compared, about {needed:,} would tell"
     return (
@@ -225,46 +189,7 @@ def _loss(pair: Compared, compared: RunComparison) -> str:
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=PLACE, metavar="RUN...")
-@click.option(
-    "-o",
-    "--out",
-    type=FILE_PLACE,
-    help="File or URL to write, - for the screen. [default: report.html; the screen for the other formats]",
-)
-@shared("force")
-@click.option(
-    "--format",
-    type=click.Choice(["html", "md", "csv", "latex", "json", "text"]),
-    help="A whole page, or the table alone. [default: by the file's ending, else html]",
-)
-@click.option(
-    "--pictures",
-    type=click.IntRange(min=0),
-    default=2,
-    help="How many of the hardest and of the easiest tasks to show per testbed.",
-)
-@click.option(
-    "--focus", metavar="TEXT", help="Choose and mark those tasks by the series with TEXT in its name."
-)
-@datasets_option("Where the images of a dataset are now.")
-@click.option(
-    "--layout",
-    type=click.Choice(["plain", "quartiles", "ways", "cost"]),
-    default="plain",
-    help="Of md and latex tables. As in the semantic-sampling paper, quartiles: by coarsity (its tables 1 and 2), "
-    "ways: by the number of classes, top-1 and top-5 (its table 3). cost: time per task beside accuracy.",
-)
-@click.option(
-    "--published", metavar="PAPER", help="Put a paper's own numbers beside, marked as published: semantic."
-)
-@click.option(
-    "--training",
-    multiple=True,
-    type=PATH,
-    metavar="FOLDER",
-    help="Folder of 'longshot train' whose learning curves to show; may be given several times.",
-)
-@click.option("--title", help="Heading of the page.")
+@verb_options("report", {"out": {"default": None}}, without="images")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def report_command(
     runs: tuple[Path, ...], out: Path | None, format: str | None, as_json: bool, **settings: Any

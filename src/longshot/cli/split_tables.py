@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def comparison_row(comparison: SplitComparison) -> dict[str, str]:
-    """One split under one backbone, to read."""
+    """Make the row of one split under one backbone, to read."""
     near = comparison.distances
     return {
         "split": comparison.split,
@@ -30,7 +30,7 @@ def comparison_row(comparison: SplitComparison) -> dict[str, str]:
 
 
 def print_hardness(records: Sequence[Mapping[str, Any]], markdown: bool = False, backbone: str = "") -> None:
-    """The table of how hard splits are, from records of ``Hardness`` with the name of the ``split``."""
+    """Print how hard splits are, from records of ``Hardness`` with the name of the ``split``."""
     shape = records[0]
     title = f"Accuracy in % of {shape['way']}-way {shape['shot']}-shot tasks of the test classes"
     rows = [hardness_row(record) for record in records]
@@ -43,7 +43,7 @@ def print_hardness(records: Sequence[Mapping[str, Any]], markdown: bool = False,
 
 
 def hardness_row(record: Mapping[str, Any]) -> dict[str, str]:
-    """How hard one split is, to read: accuracies in %, the loss in points."""
+    """Make the row of how hard one split is: accuracies in %, the loss in points."""
     from longshot.statistics import Interval
 
     frozen, learnt, loss = (
@@ -59,7 +59,7 @@ def hardness_row(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def target_line(made: Mapping[str, Any]) -> str:
-    """What a split was to reach, what it has, and how it was found."""
+    """Say what a split was to reach, what it has, and how it was found."""
     target, hardness = made["target"], made["hardness"]
     aims = {
         name: f"{100 * target[key]:.1f} % {name} wanted, {100 * hardness[key]['mean']:.1f} % reached"
@@ -71,7 +71,7 @@ def target_line(made: Mapping[str, Any]) -> str:
 
 
 def gap_row(name: str, against: str, gap: TreeGap, *, exact: bool) -> dict[str, Any]:
-    """Two trees compared; ``exact`` keeps all digits, for JSON."""
+    """Make the row of two trees compared; ``exact`` keeps all digits, for JSON."""
     import math
 
     numbers = {
@@ -87,7 +87,7 @@ def gap_row(name: str, against: str, gap: TreeGap, *, exact: bool) -> dict[str, 
 
 
 def pair_row(pair: OddPair) -> dict[str, Any]:
-    """A pair of classes that a tree and the taxonomy see differently."""
+    """Make the row of two classes that a tree and the taxonomy see differently."""
     return {
         "what": pair.which,
         "backbone": pair.backbone,
@@ -99,7 +99,7 @@ def pair_row(pair: OddPair) -> dict[str, Any]:
 
 
 def print_rows(rows: list[dict[str, Any]], markdown: bool, title: str) -> None:
-    """A terminal table, or Markdown."""
+    """Print a terminal table, or Markdown."""
     if not markdown:
         print_table(rows, title=title)
         return
@@ -111,7 +111,7 @@ def print_rows(rows: list[dict[str, Any]], markdown: bool, title: str) -> None:
 
 
 def plain(value: Any) -> str:
-    """A value of a split's story in one line."""
+    """Write a value of a split's story in one line."""
     if isinstance(value, float):
         return f"{value:.6g}"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import COUNT, FILE, FILE_PLACE, PATH, UserError, echo_json, print_table, shared
+from longshot.base import PATH, UserError, dry_run_option, echo_json, json_option, print_table, verb_options
 from longshot.cli.split_tables import (
     comparison_row,
     gap_row,
@@ -26,49 +26,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("dataset")
-@click.option("--like", metavar="SPLIT", help="As hard as this split: fc100, random, a split.json …")
-@click.option("--harder-than", metavar="SPLIT", help="Harder than this split, --by so many points.")
-@click.option(
-    "--by", type=float, metavar="POINTS", help="Of --harder-than: points of learnt accuracy, as 15."
-)
-@click.option(
-    "--learnt-accuracy",
-    type=float,
-    metavar="SHARE",
-    help="At this accuracy after learning from the train classes, as 0.65.",
-)
-@click.option(
-    "--divergence", type=float, metavar="R", help="How far train and test classes are apart; 0 is random."
-)
-@click.option("--sweep", metavar="R,R,…", help="One split for each of several divergences.")
-@click.option("--random", is_flag=True, help="Classes at random.")
-@click.option("--semantic", is_flag=True, help="Whole super-classes of the dataset's taxonomy.")
-@click.option("--published", metavar="NAME", help="A published list: atg:cifar100@0.96, cifar-fs, fc100 …")
-@click.option("--backbone", help="What the classes are seen through (see 'longshot backbones').")
-@click.option("--features", type=FILE_PLACE, help="FILE.npy of 'embed -o' instead.")
-@click.option("--mode", help="principal or paper.  [default: principal]")
-@click.option("--measure", help="kl-symmetric, kl, wasserstein or euclidean.  [default: kl-symmetric]")
-@click.option(
-    "--assignment", help="drawn or sorted.  [default: drawn in mode principal, sorted in mode paper]"
-)
-@click.option("--restarts", type=COUNT, help="Repeat at random and say how far the splits agree.")
-@click.option("--optimiser", help="Of mode paper: lbfgs or sgd, the published one.  [default: lbfgs]")
-@click.option("--start", help="Of mode paper: principal or random.  [default: principal]")
-@click.option("--penalty", type=float, help="Of mode paper: λ, the weight of (D − R)².  [default: 1]")
-@click.option(
-    "--level", type=click.IntRange(min=0), help="Depth of super-classes.  [default: the classes' parents]"
-)
-@shared("taxonomy", "reduction")
-@click.option("--order", type=FILE, help="Class ids in the order of the published numbers, one a line.")
-@click.option(
-    "--ratios", metavar="T,V,T", help="Shares of train, validation and test.  [default: 0.6,0.2,0.2]"
-)
-@shared("way", "shot")
-@click.option(
-    "--hardness/--no-hardness", default=True, help="Measure how hard the split is, where there are features."
-)
-@click.option("-o", "--out", type=FILE, help="split.json to write; a sweep adds -R to the name.")
-@shared("force", "identity", "device", "engine", "seed", "dry_run", "json")
+@verb_options("make_split")
+@dry_run_option
+@json_option
 def split_command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Divide the classes of DATASET into train, validation and test, and write a split.json.
 
@@ -92,8 +52,6 @@ def split_command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, 
     import longshot
     from longshot.tasks import split_kind, sweep_file
 
-    for name in ("sweep", "ratios"):
-        options[name] = None if options[name] is None else _numbers(options[name], name)
     kind = split_kind(options)
     if out is None and not dry_run:
         raise UserError("No file to write to; name one with -o split.json.")
@@ -111,15 +69,6 @@ def split_command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, 
     _tell(splits, files, time.monotonic() - began, as_json)
     if not (seen or as_json):
         click.echo("how hard it is can be measured through features: add --backbone NAME")
-
-
-def _numbers(text: str, option: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise UserError(
-            f"--{option} '{text}' is not a list of numbers with commas between, as in 0.2,0.4."
-        ) from None
 
 
 def _print_cost(cost: dict[str, Any], as_json: bool) -> None:
@@ -198,28 +147,8 @@ def splits_command() -> None:
     """
 
 
-_backbones = click.option(
-    "--backbone",
-    "backbones",
-    multiple=True,
-    required=True,
-    help="Backbone whose features give the class embeddings; repeat for several.",
-)
-_dataset = click.option(
-    "--dataset", required=True, help="Dataset whose classes the splits name: a name or a path."
-)
-_order = click.option(
-    "--order",
-    type=PATH,
-    help="For published splits: text file with one class id a line, in the order of their numbers.",
-)
-_references = click.option(
-    "--references/--no-references", default=True, help="Add random, semantic and fitting published splits."
-)
-
-
 @splits_command.command("list")
-@shared("json")
+@json_option
 def list_splits(as_json: bool) -> None:
     """List the published splits by name, with the dataset each was made for.
 
@@ -235,7 +164,7 @@ def list_splits(as_json: bool) -> None:
 @splits_command.command("show")
 @click.argument("file", type=PATH)
 @click.option("--classes", "with_classes", is_flag=True, help="List the classes of every part too.")
-@shared("json")
+@json_option
 def show(file: Path, with_classes: bool, as_json: bool) -> None:
     """Print what a split file holds: sizes, how it was made, its classes.
 
@@ -271,16 +200,12 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
 
 @splits_command.command("compare")
 @click.argument("splits", nargs=-1, required=True, metavar="SPLIT…")
-@_dataset
-@_backbones
+@verb_options("compare_splits", {"dataset": {}})
 @click.option(
     "--classes", "with_classes", is_flag=True, help="List every test class with its nearest train class."
 )
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
-@_order
-@click.option("--hardness/--no-hardness", default=True, help="Measure class similarity and transfer loss.")
-@_references
-@shared("way", "shot", "device", "engine", "json")
+@json_option
 def compare(
     splits: tuple[str, ...], dataset: str, with_classes: bool, markdown: bool, as_json: bool, **settings: Any
 ) -> None:
@@ -330,13 +255,11 @@ def compare(
 
 @splits_command.command("tree")
 @click.argument("dataset")
-@_backbones
-@shared("taxonomy", "reduction")
-@click.option("--pairs", type=click.IntRange(min=0), default=3, help="Odd pairs to print.")
+@verb_options("tasks.compare_trees")
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
-@shared("device", "engine", "json")
+@json_option
 def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
-    """Ward clustering of class embeddings against a taxonomy, in hops between classes.
+    """Compare a Ward clustering of class embeddings with a taxonomy, in hops between classes.
 
     \b
     Example:
@@ -363,14 +286,7 @@ def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
 
 @splits_command.command("plot")
 @click.argument("splits", nargs=-1, required=True, metavar="SPLIT…")
-@_dataset
-@click.option("--backbone", required=True, help="Backbone whose features give the class embeddings.")
-@click.option("--of", default="classes", help="classes (a panel per split) or hardness (a point per split).")
-@_order
-@_references
-@shared("way", "shot")
-@click.option("-o", "--out", required=True, type=FILE, help="Picture: FILE.png, .svg or .pdf.")
-@shared("force", "device", "engine")
+@verb_options("plot_splits", {"dataset": {}})
 def plot(splits: tuple[str, ...], dataset: str, out: Path, **settings: Any) -> None:
     """Draw the classes in the plane of their first two principal components, coloured by part, or hardness.
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import COUNT, FILE, echo_json, print_rich, print_table, shared
+from longshot.base import FILE, echo_json, force_option, json_option, print_rich, print_table, verb_options
 
 if TYPE_CHECKING:
     from rich.tree import Tree
 
     from longshot.data import Branch, Taxonomy
-
-_KINDS = ("jiang-conrath", "lin", "wu-palmer", "path")
 
 
 @click.group()
@@ -38,7 +36,9 @@ def taxonomy_command() -> None:
 @click.argument("source", metavar="DATASET_OR_FILE")
 @click.option("--depth", type=click.IntRange(min=0), help="Show so many levels below the root.")
 @click.option("--picture", type=FILE, help="Also draw it: FILE.png, .svg or .pdf.")
-@shared("force", "taxonomy", "json")
+@force_option
+@verb_options("open_taxonomy")
+@json_option
 def show(
     source: str, depth: int | None, picture: Path | None, force: bool, taxonomy: str | None, as_json: bool
 ) -> None:
@@ -70,13 +70,8 @@ def show(
 
 @taxonomy_command.command()
 @click.argument("source", metavar="DATASET_OR_FILE")
-@click.option("--kind", type=click.Choice(_KINDS), default=_KINDS[0], help="Which distance.")
-@shared("reduction")
-@click.option("--pairs", type=COUNT, default=5, help="Pairs to print.")
-@shared("taxonomy")
-@click.option("--counts", type=FILE, help="JSON {class: images}, when SOURCE is a taxonomy file.")
-@click.option("-o", "--out", "--output", "out", type=FILE, help="Write the whole matrix as CSV.")
-@shared("force", "json")
+@verb_options("measure_distances", {"out": {"flags": ["-o", "--out", "--output"]}})
+@json_option
 def distances(
     source: str, kind: str, reduction: str | None, out: Path | None, as_json: bool, **settings: Any
 ) -> None:
@@ -113,12 +108,7 @@ def distances(
 
 @taxonomy_command.command()
 @click.argument("dataset")
-@click.option(
-    "--backbone", "-b", "backbones", multiple=True, required=True, help="Who looks; may be repeated."
-)
-@click.option("--least", type=click.IntRange(min=2), default=5, help="Classes of a group, at least.")
-@click.option("-o", "--out", "--output", "out", type=FILE, required=True, help="Edge list to write (CSV).")
-@shared("force", "device", "engine")
+@verb_options("make_taxonomy", {"out": {"required": True}})
 def make(dataset: str, out: Path, **settings: Any) -> None:
     """Group the classes of DATASET by their looks and write the tree as an edge list.
 
@@ -141,9 +131,11 @@ def make(dataset: str, out: Path, **settings: Any) -> None:
 @taxonomy_command.command()
 @click.option("--classes", type=FILE, required=True, help="ImageNet ids (n01440764), one a line.")
 @click.option("--file", type=FILE, help="WordNet 3.0's data.noun; hierarchy if not given.")
-@click.option("--reduction", type=click.Choice(["shortest-paths"]), help="Keep one shortest path per class.")
+@verb_options(
+    "measure_distances", {"reduction": {"help": "Keep one shortest path per class."}}, only="reduction"
+)
 @click.option("-o", "--out", "--output", "out", type=FILE, required=True, help="Edge list to write (CSV).")
-@shared("force")
+@force_option
 def wordnet(classes: Path, file: Path | None, reduction: str | None, out: Path, force: bool) -> None:
     """Cut WordNet 3.0 to the classes of a file and write it as an edge list.
 
@@ -176,7 +168,7 @@ def _describe(taxonomy: Taxonomy, branch: Branch, level: int) -> dict[str, Any]:
 
 
 def _rich_tree(top: Branch, depth: int | None) -> Tree:
-    """The tree with counts; below ``depth`` only the counts speak."""
+    """Draw the tree with counts; levels deeper than ``depth`` are left out."""
     from rich.text import Text
     from rich.tree import Tree
 

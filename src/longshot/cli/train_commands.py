@@ -9,75 +9,40 @@ from typing import Any
 import click
 
 from longshot.base import (
-    COUNT,
-    FOLDER,
     GroupedCommand,
     UserError,
-    datasets_option,
+    dry_run_option,
     echo_json,
-    pairs_option,
+    json_option,
     print_table,
-    shared,
+    verb_options,
 )
-from longshot.cli.sample_command import (
-    POSITIVE,
-    SAMPLER,
-    class_judge_option,
-    class_options,
-    shape_options,
-)
+from longshot.cli.sample_command import HEADINGS, word_option
+from longshot.tasks import GROUPS
+
+_SAMPLER = ("Shape (how many)", "Classes (which)", "Classes by meaning")  # headings shown on request
 
 
-@click.command(cls=GroupedCommand, heading="Training", rare_groups=SAMPLER)
+@click.command(cls=GroupedCommand, heading="Training", rare_groups=_SAMPLER)
 @click.argument("algorithm", metavar="[NAME]", required=False)
 @click.argument("dataset", required=False)
 @click.option(
     "--list", "show", is_flag=True, help="Show the algorithms with their papers, settings and recipes."
 )
-@click.option("-o", "--out", type=FOLDER, help="Folder of the trained network.")
-@click.option(
-    "--network", help="Network to train: cnn4, resnet12, resnet50, bit-r50x1, vit, timm:NAME, … [cnn4]"
+@verb_options(
+    "train",
+    {
+        "out": {"required": False},
+        **{
+            name: word_option(name) if name in ("shape", "classes") else HEADINGS[name]
+            for group in _SAMPLER
+            for name in GROUPS[group].split()
+        },
+    },
+    without="validation curves",
 )
-@click.option("--start", help="Go on from a saved network (its folder) or from a backbone with weights.")
-@click.option(
-    "--split", help="Train on the classes of this split, or on all. [train, where there are splits]"
-)
-@shared("splits")
-@click.option(
-    "--holdout", type=float, help="Share of the classes held out for validation. [0.1 without splits]"
-)
-@click.option("--rotations", is_flag=True, help="Every train class in four orientations, as four classes.")
-@click.option(
-    "--size", type=COUNT, help="Height and width of the images. [84; with --start: the network's own]"
-)
-@click.option("--preprocessing", help="Whole preprocessing string in place of --size.")
-@click.option("--steps", type=COUNT, help="Steps of the optimiser. [as the recipe]")
-@click.option("--epochs", type=POSITIVE, help="Passes over the images instead of steps (batch training).")
-@click.option("--minutes", type=POSITIVE, help="Stop after so long, if steps are left then.")
-@click.option("--batch", type=COUNT, help="Images of a step, or episodes of a step. [as the recipe]")
-@click.option("--recipe", help="A named recipe of the algorithm, see --list.")
-@click.option("--optimiser", help='Such as "adam(lr=0.001)" or "sgd(lr=0.1, weight_decay=0.0005)".')
-@click.option(
-    "--schedule",
-    help='constant, cosine(warmup=0.1), "step(at=[0.7, 0.9], factor=0.1)", "decay(every=500, rate=0.9)".',
-)
-@click.option("--augment", help='Such as "crop(8)|flip|jitter(0.4)"; also zoom(s), rotate(d), grey(p).')
-@click.option("--clip", type=click.FloatRange(min=0), help="Largest norm of the gradient. [not clipped]")
-@click.option("--validate-every", type=COUNT, help="Steps between validations. [about 20 in a run]")
-@click.option("--validation-tasks", type=COUNT, default=100, help="Tasks of a validation.")
-@click.option("--checkpoint-every", type=COUNT, help="Steps between checkpoints. [a minute, and validations]")
-@click.option("--devices", type=COUNT, default=1, help="Processes that share every step.")
-@click.option(
-    "--precision",
-    type=click.Choice(["auto", "float32", "bfloat16"]),
-    default="auto",
-    help="auto: bfloat16 on accelerators that have it.",
-)
-@click.option("--allow-download", is_flag=True, help="Let timm: and hf: networks fetch their weights.")
-@shape_options
-@class_options
-@class_judge_option
-@shared("device", "seed", "dry_run", "json")
+@dry_run_option
+@json_option
 def train_command(
     algorithm: str | None,
     dataset: str | None,
@@ -168,34 +133,8 @@ def _time(seconds: float) -> str:
 @click.argument("space", required=False)
 @click.argument("data", nargs=-1, metavar="TESTBED…|DATASET")
 @click.option("--list", "show", is_flag=True, help="Show the search spaces with their parameters.")
-@click.option("-o", "--out", type=FOLDER, help="Folder of the search.")
-@click.option("--backbone", help="Backbone or saved network through which a method's settings are searched.")
-@pairs_option(
-    "--search",
-    "search",
-    "NAME=RANGE",
-    'Setting to search: "lr=log(1e-4, 1e-1)", "steps=choose(10, 50)", "x=uniform(0, 1)"; repeat for several.',
-)
-@pairs_option("--fix", "fix", "NAME=VALUE", "Hold a parameter of the space at one value.")
-@pairs_option(
-    "--set",
-    "settings",
-    "NAME=VALUE",
-    "Setting of 'longshot train' for all trials, such as steps=500 or size=28.",
-)
-@click.option("--trials", type=COUNT, help="Trials in all. [20, or as many as --minutes allow]")
-@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Start no trial after so long.")
-@click.option(
-    "--sampler", type=click.Choice(["tpe", "random"]), default="tpe", help="tpe learns from earlier trials."
-)
-@click.option(
-    "--at-once",
-    type=COUNT,
-    default=1,
-    help="Trials proposed together: they run side by side on a cluster, and do not learn from each other.",
-)
-@datasets_option()
-@shared("device", "engine", "on", "gpus_per_worker", "retry_failed", "seed", "json")
+@verb_options("tune", {"out": {"required": False}, "settings": {"flags": ["--set"]}})
+@json_option
 def tune_command(
     space: str | None,
     data: tuple[str, ...],
@@ -245,7 +184,7 @@ def tune_command(
 
 
 def _literal(text: str) -> Any:
-    """A number, True, False, None, list or quoted text; anything else is a text as it stands."""
+    """Read a number, True, False, None, list or quoted text; anything else is a text as it stands."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -253,7 +192,7 @@ def _literal(text: str) -> Any:
 
 
 def _print(records: list[dict[str, Any]], out: Path) -> None:
-    """The ten best trials, those that failed, and where the best one is."""
+    """Print the ten best trials, those that failed, and where the best one is."""
     succeeded = [trial for trial in records if trial["accuracy"] is not None]
     rows = [
         {

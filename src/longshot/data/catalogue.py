@@ -10,7 +10,7 @@ import io
 from html import escape
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from longshot.base import UserError, cache_places, call_defaults, count, format_call, is_writable, note
 from longshot.data import registry
@@ -19,15 +19,12 @@ from longshot.data.formats import all_formats, find_format, make_format
 from longshot.data.opening import as_dataset, locate, open_dataset, open_located
 from longshot.data.survey import find_bad
 
-if TYPE_CHECKING:
-    from longshot.data.dataset import Dataset
-
 _SHOWN = 8  # classes with a picture
 _SIDE = 96  # pixels of a thumbnail's longer side
 
 
 def list_datasets() -> list[dict[str, Any]]:
-    """The datasets that were opened or added on this machine, and toybox.
+    """List the datasets that were opened or added on this machine, and toybox.
 
     Returns
     -------
@@ -65,8 +62,9 @@ def add_dataset(
         What to call it from now on.
     path : str or path
         Where it lies.
-    form : str, optional
-        The format of what lies there, as in ``"vtab(task='clevr-count')"``; see :func:`list_formats`.
+    form : FORMAT, str, optional
+        What lies at PATH: a name from 'longshot datasets formats'. Settings go with it, as in
+        ``"vtab(task='clevr-count')"``; see :func:`list_formats`.
     skip_bad : bool
         Leave unreadable images out, and record them.
     refresh : bool
@@ -98,7 +96,7 @@ def add_dataset(
 
 
 def list_formats() -> list[dict[str, str]]:
-    """The formats of datasets that are opened where they lie.
+    """List the formats of datasets that are opened where they lie.
 
     Returns
     -------
@@ -124,7 +122,7 @@ def list_formats() -> list[dict[str, str]]:
 
 
 def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
-    """What there is to say of a dataset, as plain values.
+    """Describe a dataset in plain values.
 
     Parameters
     ----------
@@ -199,7 +197,7 @@ class CheckedDataset(NamedTuple):
     bad: list[tuple[str, str]]
 
     def raise_if_bad(self) -> None:
-        """``UserError`` where an image cannot be read."""
+        """Raise UserError where an image cannot be read."""
         if self.bad:
             raise UserError(
                 f"{len(self.bad):,} of {len(self.dataset):,} images of {self.dataset.source} cannot be read",
@@ -216,8 +214,8 @@ def check_dataset(
     ----------
     dataset : str or path
         A path, a registered name, or toybox.
-    workers : int, optional
-        Threads that decode; all cores by default.
+    workers : int, at least 1, optional
+        Threads that decode. Default: one per core.
     refresh : bool
         Decode every image again, also those known to be good.
 
@@ -238,7 +236,7 @@ def check_dataset(
 
 
 def facts(dataset: Dataset) -> dict[str, str]:
-    """What a person wants to know at a glance, name → text, without reading an image."""
+    """Summarise a dataset for a glance, name → text, without reading an image."""
     least, most = int(dataset.sizes.min()), int(dataset.sizes.max())
     each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     rows = {
@@ -257,13 +255,13 @@ def facts(dataset: Dataset) -> dict[str, str]:
 
 
 def as_text(dataset: Dataset) -> str:
-    """At most five lines."""
+    """Render a dataset in at most five lines of text."""
     lines = [f"  {name}: {text}" for name, text in facts(dataset).items()]
     return "\n".join([f"Dataset '{dataset.name}'", *lines])
 
 
 def as_html(dataset: Dataset) -> str:
-    """The facts as a table, and the first image of some classes as thumbnails; names are escaped."""
+    """Render a dataset as a table with thumbnails of some classes, in HTML; names are escaped."""
     rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts(dataset).items()
     )

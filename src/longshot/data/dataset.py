@@ -41,7 +41,7 @@ _SPLIT_ALIASES = {
 
 
 def canonical_split(name: str) -> str | None:
-    """``train``, ``validation`` or ``test`` for the spellings in use (``val``, ``dev`` …), else None.
+    """Return ``train``, ``validation`` or ``test`` for the spellings in use (``val``, ``dev`` …), else None.
 
     >>> canonical_split("Val"), canonical_split("extra")
     ('validation', None)
@@ -50,14 +50,14 @@ def canonical_split(name: str) -> str | None:
 
 
 def check_identity(identity: str) -> str:
-    """The identity itself; UserError for one that does not exist."""
+    """Return the identity as it is; UserError for one that does not exist."""
     if identity not in IDENTITIES:
         raise UserError(f"{{identity}} is {identity!r}, but it must be {' or '.join(IDENTITIES)}.")
     return identity
 
 
 def default_identity() -> str:
-    """What LONGSHOT_IDENTITY says, by content where it says nothing."""
+    """Return what LONGSHOT_IDENTITY says; "content" where it is not set."""
     identity = os.environ.get(IDENTITY_VARIABLE) or "content"
     if identity not in IDENTITIES:
         raise UserError(f"{IDENTITY_VARIABLE} is '{identity}', but it must be {' or '.join(IDENTITIES)}.")
@@ -68,7 +68,7 @@ class ImageStore(Protocol):
     """Where pixels come from. Picklable and cheap to pickle: worker processes open the files themselves."""
 
     def read(self, row: int) -> Image:
-        """The image of one row: mode RGB, upright; ``ImageError`` (a ``UserError``) when unreadable."""
+        """Read the image of one row: mode RGB, upright; ``ImageError`` (a ``UserError``) when unreadable."""
         ...
 
 
@@ -77,11 +77,11 @@ class EncodedStore(ImageStore, Protocol):
     """A store that gives an image's bytes before they are decoded: what the image's digest is over."""
 
     def encoded(self, row: int) -> bytes:
-        """The stored bytes of a row, or ``array_bytes`` of its pixels where they are not encoded."""
+        """Return the stored bytes of a row, or ``array_bytes`` of its pixels where they are not encoded."""
         ...
 
     def stamps(self, rows: Ints) -> Ints:
-        """Three numbers per row [M, 3] that change when the file behind it does; −1 where that cannot be known."""
+        """Return three numbers per row that change when the file behind it does; −1 where none can tell, [M, 3]."""
         ...
 
 
@@ -90,7 +90,7 @@ class UnpackedStore(ImageStore, Protocol):
     """A store that reads copies of packed files, which lie in the cache."""
 
     def from_source(self) -> ImageStore:
-        """The same rows, unpacked anew from the files that the user has."""
+        """Return a store of the same rows, unpacked anew from the files that the user has."""
         ...
 
 
@@ -195,7 +195,7 @@ class Dataset:
             )
 
     def with_identity(self, identity: str | None) -> Dataset:
-        """The same dataset, looked at by the bytes of its images or by their names only.
+        """Return the same dataset, identified by the bytes of its images or by their names only.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hex SHA-256 over class ids and the keys of each class, and nothing else.
+        """Hash class ids and the keys of each class, and nothing else: SHA-256 in hex.
 
         Pixels, attributes and taxonomy do not take part: columns can be added later, and a copy of the
         dataset elsewhere (say, in a zip) has the same fingerprint.
@@ -237,12 +237,12 @@ class Dataset:
 
     @cached_property
     def class_names(self) -> tuple[str, ...]:
-        """The last path part of each class id [C]."""
+        """Return the last path part of each class id, [C]."""
         return tuple(class_id.rsplit("/", 1)[-1] for class_id in self.class_ids)
 
     @property
     def sizes(self) -> Ints:
-        """Images per class [C]."""
+        """Count the images of each class, [C]."""
         return np.diff(self.offsets)
 
     def __len__(self) -> int:
@@ -250,11 +250,11 @@ class Dataset:
 
     @cached_property
     def labels(self) -> NDArray[np.int32]:
-        """Class index of each row [N]."""
+        """Return the class index of each row, [N]."""
         return np.repeat(np.arange(len(self.class_ids), dtype=np.int32), self.sizes)
 
     def rows(self, class_index: int) -> slice:
-        """The rows of a class.
+        """Return the rows of a class as a slice.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ class Dataset:
         return {class_id: i for i, class_id in enumerate(self.class_ids)}
 
     def class_index(self, class_id: str) -> int:
-        """Position of a class id in ``class_ids``.
+        """Return the position of a class id in ``class_ids``.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class Dataset:
         return self.store.read(int(row))
 
     def find_rows(self, keys: pa.Array) -> Ints:
-        """The rows [M] of some ``keys`` [M]; keys that are not in the dataset are named in the error.
+        """Find the rows of some ``keys``; those that are not in the dataset are named in the error, [M].
 
         Parameters
         ----------
@@ -325,7 +325,7 @@ class Dataset:
         return rows
 
     def split_classes(self, split: str | None) -> Ints:
-        """Class indices of a split (``train``, ``validation``, ``test``), or of all classes when ``None``.
+        """Return the class indices of a split (``train``, ``validation``, ``test``), or of all classes when ``None``.
 
         Parameters
         ----------
@@ -354,12 +354,12 @@ _ID = re.compile(r"n\d{8}")
 
 
 def is_wordnet_id(text: str) -> bool:
-    """``n01440764``: an ``n`` and the eight digits of a synset's offset."""
+    """Tell whether a text is a WordNet id such as ``n01440764``: an ``n`` and the eight digits of a synset's offset."""
     return _ID.fullmatch(text) is not None
 
 
 def with_taxonomy(dataset: Dataset, taxonomy: TaxonomyLike | None) -> Dataset:
-    """The dataset with a hierarchy above its classes in place of its own.
+    """Put a hierarchy above the classes of a dataset, in place of its own.
 
     Parameters
     ----------
@@ -398,8 +398,8 @@ def with_taxonomy(dataset: Dataset, taxonomy: TaxonomyLike | None) -> Dataset:
     return replace(dataset, taxonomy=tree, taxonomy_from=f"{name} {hash_json(tree.to_json())[:12]}")
 
 
-def reduced(dataset: Dataset, reduction: str | None) -> Dataset:
-    """The dataset with its taxonomy reduced for all of its classes; itself where there is nothing to reduce."""
+def with_reduction(dataset: Dataset, reduction: str | None) -> Dataset:
+    """Reduce the taxonomy of a dataset for all of its classes; without one, return the dataset as it is."""
     if reduction is None or dataset.taxonomy is None:
         return dataset
     from longshot.data.taxonomy.distances import reduce_taxonomy
@@ -408,14 +408,14 @@ def reduced(dataset: Dataset, reduction: str | None) -> Dataset:
 
 
 def class_labels(dataset: Dataset) -> dict[str, str]:
-    """Class → what the taxonomy calls it, for the classes whose own name does not say it already."""
+    """Map classes to what the taxonomy calls them, where their own name does not say it already."""
     labels = {} if dataset.taxonomy is None else dataset.taxonomy.labels
     names = zip(dataset.class_ids, dataset.class_names, strict=True)
     return {class_id: labels[class_id] for class_id, name in names if labels.get(class_id, name) != name}
 
 
 def taxonomy_facts(dataset: Dataset, reduction: str | None) -> dict[str, str]:
-    """What a file tells of the taxonomy that it was made by; nothing where it is the dataset's own and whole."""
+    """Return what a file records of the taxonomy it was made by; nothing where it is the dataset's own, unreduced."""
     if dataset.taxonomy is None:
         return {}
     facts = {"taxonomy": dataset.taxonomy_from, "reduction": reduction}
@@ -423,12 +423,12 @@ def taxonomy_facts(dataset: Dataset, reduction: str | None) -> dict[str, str]:
 
 
 def has_wordnet_ids(dataset: Dataset) -> bool:
-    """Whether every class is called by a WordNet id, as ImageNet's are (n01440764)."""
+    """Tell whether every class is called by a WordNet id, as ImageNet's are (n01440764)."""
     return all(map(is_wordnet_id, dataset.class_ids))
 
 
 def no_taxonomy(dataset: Dataset, consequence: str, remedy: str = "") -> UserError:
-    """The error for a dataset whose classes have no hierarchy where one is needed.
+    """Return the error for a dataset whose classes have no hierarchy where one is needed.
 
     Parameters
     ----------

@@ -33,7 +33,6 @@ from longshot.base import (
 from longshot.data.dataset import Dataset
 from longshot.data.formats.base import Format
 from longshot.data.opening import take_rows
-from longshot.data.stores import escape_name
 
 VIEW_ENDING = ".view.json"
 VIEW_KIND = OutputKind("view of a dataset", {VIEW_ENDING: has_json(longshot="view")}, bare=False)
@@ -70,6 +69,8 @@ class ViewFormat(Format):
     """The format of view files, recognised by their ending."""
 
     name = "view"
+    sign = r".*\.view\.json"
+    rank = 1
     title = "another dataset without some of its images or classes"
     origin = "made from an overlap file, which tells what two datasets share"
     layout = f"one file that ends with {VIEW_ENDING}"
@@ -83,7 +84,7 @@ class ViewFormat(Format):
 
 
 def open_view(path: Path, name: str) -> Dataset:
-    """The dataset that a view file describes."""
+    """Open the dataset that a view file describes."""
     try:
         view_file = read_json(ViewFile, path, "the file")
     except UserError as error:
@@ -101,11 +102,11 @@ def open_view(path: Path, name: str) -> Dataset:
         )
     view = leave_out_images(original, view_file.without_keys, view_file.without_classes, name)
     view_file.model_copy(update={"fingerprint": view.fingerprint}).remember()
-    return replace(view, source=escape_name(str(path)))
+    return view
 
 
 def leave_out_images(dataset: Dataset, keys: Collection[str], classes: Collection[str], name: str) -> Dataset:
-    """The dataset without these images and classes; a class that loses all its images goes with them."""
+    """Return the dataset without these images and classes; a class that loses all its images goes with them."""
     for class_id in classes:
         dataset.class_index(class_id)  # an unknown one is an error
     dropped_keys = pc.is_in(dataset.keys, value_set=pa.array(sorted(keys), pa.string()))
@@ -122,7 +123,7 @@ def leave_out_images(dataset: Dataset, keys: Collection[str], classes: Collectio
 
 
 def view_origin(fingerprint: str) -> tuple[str, frozenset[str]]:
-    """(fingerprint of the original, keys left out) when this is the fingerprint of a view, else (itself, nothing)."""
+    """Return (fingerprint of the original, keys left out) for the fingerprint of a view, else (itself, nothing)."""
     keys: set[str] = set()
     while (file := find_cached(*_record(fingerprint))) is not None:
         view_file = read_json(ViewFile, file, "The record of a view")
@@ -132,7 +133,7 @@ def view_origin(fingerprint: str) -> tuple[str, frozenset[str]]:
 
 
 def _original(view_file: ViewFile, path: Path) -> Dataset:
-    """The dataset behind a view: where it was, or wherever it is known to be now."""
+    """Open the dataset behind a view: where it was, or wherever it is known to be now."""
     from longshot.data import registry
     from longshot.data.opening import open_dataset
 
@@ -141,7 +142,7 @@ def _original(view_file: ViewFile, path: Path) -> Dataset:
         return open_dataset(view_file.source)
     except UserError as error:
         try:
-            return registry.find(view_file.of, name)
+            return registry.reopen_dataset(view_file.of, name)
         except UserError:
             raise UserError(
                 f"{path} is a view of '{name}', which cannot be opened: {error.template}"
@@ -149,5 +150,5 @@ def _original(view_file: ViewFile, path: Path) -> Dataset:
 
 
 def _record(fingerprint: str) -> tuple[str, str]:
-    """Folder and file of the cache in which a view is remembered."""
+    """Return the folder and the file of the cache in which a view is remembered."""
     return "overlap", f"view-{fingerprint[:32]}.json"

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def content_digest(keys: pa.Array | Sequence[str], digests: Digests) -> str:
-    """One SHA-256, in hex, over images: their keys and digests, in the order of the keys.
+    """Hash images into one SHA-256, in hex, over their keys and digests in the order of the keys.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def content_digest(keys: pa.Array | Sequence[str], digests: Digests) -> str:
 
 
 def are_sorted(keys: pa.Array) -> bool:
-    """Whether distinct keys are in order, as those of most datasets are: a look is quicker than sorting."""
+    """Tell whether distinct keys are in order, as those of most datasets are: looking is quicker than sorting."""
     return len(keys) < 2 or bool(pc.all(pc.less(keys[:-1], keys[1:])).as_py())
 
 
 def short_digests(digests: Digests) -> NDArray[np.uint64]:
-    """The first 8 bytes of each digest as a number [M]; ``f"{number:016x}"`` is the start of its hex form.
+    """Return the first 8 bytes of each digest as a number [M]; ``f"{number:016x}"`` is the start of its hex form.
 
     >>> import hashlib
     >>> digest = np.frombuffer(hashlib.sha256(b"abc").digest(), np.uint8)[None]
@@ -93,7 +93,7 @@ def short_digests(digests: Digests) -> NDArray[np.uint64]:
 
 
 def pack_digests(digests: NDArray[np.uint64]) -> str:
-    """Short digests [M] as text for JSON: 8 bytes each, little-endian, base64.
+    """Pack short digests [M] as text for JSON: 8 bytes each, little-endian, base64.
 
     >>> unpack_digests(pack_digests(np.array([1, 2], np.uint64)))
     array([1, 2], dtype=uint64)
@@ -102,7 +102,7 @@ def pack_digests(digests: NDArray[np.uint64]) -> str:
 
 
 def unpack_digests(text: str) -> NDArray[np.uint64]:
-    """What ``pack_digests`` wrote; ValueError for anything else."""
+    """Unpack the text of ``pack_digests``; ValueError for any other text."""
     return np.frombuffer(base64.b64decode(text, validate=True), "<u8").astype(np.uint64)
 
 
@@ -117,7 +117,7 @@ class ContentChanges(NamedTuple):
         return bool(self.changed or self.missing or self.new)
 
     def __str__(self) -> str:
-        """The numbers and the first names: "2 images have other bytes ('a', 'b'), 1 image is missing ('c')"."""
+        """Say the numbers and the first names: "2 images have other bytes ('a', 'b'), 1 image is missing ('c')"."""
         kinds = (
             (self.changed, "has other bytes", "have other bytes"),
             (self.missing, "is missing", "are missing"),
@@ -137,7 +137,7 @@ def compare_content(
     keys_now: pa.Array | Sequence[str],
     digests_now: NDArray[np.uint64] | Digests,
 ) -> ContentChanges:
-    """What differs between images as they were recorded and as they are now.
+    """Compare images as they were recorded with what they are now.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ DIGEST = "digest"  # the column with the first 64 bits of each image's digest, i
 
 
 def digest_column(digests: NDArray[np.uint64]) -> pa.Array:
-    """Short digests as text.
+    """Write short digests as a column of text.
 
     >>> digest_column(np.array([255], np.uint64)).to_pylist()
     ['x00000000000000ff']
@@ -194,7 +194,7 @@ def digest_column(digests: NDArray[np.uint64]) -> pa.Array:
 
 
 def without_digests(table: pa.Table, dataset: Dataset, where: str) -> pa.Table:
-    """The attributes without the digests of the images; UserError where those are of other images.
+    """Drop the column of digests from attributes; UserError where it tells that they are of other images.
 
     Parameters
     ----------
@@ -222,8 +222,8 @@ def without_digests(table: pa.Table, dataset: Dataset, where: str) -> pa.Table:
     return table.drop_columns([DIGEST])
 
 
-def described(dataset: Dataset) -> Dataset:
-    """The dataset with attributes that are known to be of its images; UserError where they are of others."""
+def with_checked_attributes(dataset: Dataset) -> Dataset:
+    """Check by their digests that attributes are of the dataset's images; return it without the column of digests."""
     if dataset.attributes is None or DIGEST not in dataset.attributes.column_names:
         return dataset
     table = without_digests(dataset.attributes, dataset, f"The attributes of '{dataset.name}'")
@@ -240,13 +240,12 @@ class ShippedStore:
     """Images that travel with a unit of work: encoded as they lie on disk, or as pixels; by their row."""
 
     images: dict[int, bytes | NDArray[np.uint8] | str]  # str: why it cannot be read
-    places: dict[int, str]
 
     def read(self, row: int) -> Image:
         """Decode one."""
         image = self._image(row)
         if isinstance(image, bytes):
-            return decode(image, self.places[row])
+            return decode(image, f"row {row}")
         from PIL import Image
 
         return Image.fromarray(image)
@@ -255,14 +254,14 @@ class ShippedStore:
         """Decode one, a JPEG no larger than is enough; and its full size."""
         image = self._image(row)
         if isinstance(image, bytes):
-            return decode_reduced(image, self.places[row], enough)
+            return decode_reduced(image, f"row {row}", enough)
         whole_image = self.read(row)
         return whole_image, whole_image.size
 
     def _image(self, row: int) -> bytes | NDArray[np.uint8]:
         image = self.images[row]
         if isinstance(image, str):
-            raise ImageError(self.places[row], image)
+            raise ImageError(f"row {row}", image)
         return image
 
 
@@ -278,15 +277,15 @@ class Shipment:
 
     @property
     def store(self) -> ImageStore:
-        """What every worker holds."""
-        return ShippedStore({}, {}) if self.travels else self.source
+        """Return the store that every worker holds."""
+        return ShippedStore({}) if self.travels else self.source
 
     def for_rows(self, rows: Sequence[int] | Ints) -> ShippedStore | None:
-        """The images of a unit."""
+        """Read the images of a unit of work, None where workers read them themselves."""
         return ship(self.source, np.asarray(rows, np.int64)) if self.travels else None
 
 
-def shipment(executor: Executor, store: ImageStore, rows: Ints, dataset: str) -> Shipment:
+def plan_shipment(executor: Executor, store: ImageStore, rows: Ints, dataset: str) -> Shipment:
     """Let every node read a few images; where one cannot, or reads others, images travel with the work.
 
     Parameters
@@ -326,7 +325,7 @@ def shipment(executor: Executor, store: ImageStore, rows: Ints, dataset: str) ->
 
 
 def read_digests(store: ImageStore, rows: Ints) -> list[str]:
-    """SHA-256 of what each row holds; why it cannot be read where it cannot. For comparing machines."""
+    """Hash what each row holds, to compare machines; where a row cannot be read, say why instead."""
     digests = []
     for row in rows.tolist():
         try:
@@ -337,21 +336,19 @@ def read_digests(store: ImageStore, rows: Ints) -> list[str]:
 
 
 def ship(store: ImageStore, rows: Ints) -> ShippedStore:
-    """The images of some rows, read now: encoded where they lie in files, else as pixels."""
+    """Read the images of some rows to send them along: encoded where they lie in files, else as pixels."""
     images: dict[int, bytes | NDArray[np.uint8] | str] = {}
-    places: dict[int, str] = {}
     for row in rows.tolist():
-        places[row] = f"row {row}"
         try:
             data = _encoded(store, row)
             images[row] = np.asarray(store.read(row)) if data is None else data
         except ImageError as error:
             images[row] = error.reason
-    return ShippedStore(images, places)
+    return ShippedStore(images)
 
 
 def _encoded(store: ImageStore, row: int) -> bytes | None:
-    """The bytes of an image file; None where pixels do not lie in files of their own."""
+    """Return the bytes of an image file; None where pixels do not lie in files of their own."""
     base, inner = innermost(store, np.array([row]))
     return base.encoded(int(inner[0])) if isinstance(base, FileStore | ZipStore) else None
 
@@ -363,15 +360,15 @@ class ShippedImages(ShippedStore):
     digests: NDArray[np.uint8]  # [N, 32]
 
     def shipped_digests(self, rows: Ints) -> NDArray[np.uint8]:
-        """Those of some rows: pixels that travel without their file have no other."""
+        """Return the recorded digests of some rows: pixels that travel without their file have no other."""
         return self.digests[rows]
 
 
 def portable_dataset(executor: Executor, dataset: Dataset) -> Dataset:
-    """The dataset as workers can open it: as it is where every node reads its images, else with all of them in it."""
+    """Return a dataset that workers can open: as it is where every node reads its images, else with them in it."""
     rows = np.arange(len(dataset))
-    sent = shipment(executor, dataset.store, rows, dataset.name)
+    sent = plan_shipment(executor, dataset.store, rows, dataset.name)
     if not sent.travels:
         return dataset
-    images = ship(dataset.store, rows)
-    return replace(dataset, store=ShippedImages(images.images, images.places, image_digests(dataset)))
+    images = ship(dataset.store, rows).images
+    return replace(dataset, store=ShippedImages(images, image_digests(dataset)))

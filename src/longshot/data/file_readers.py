@@ -5,14 +5,16 @@ The tables lie beside class folders: split.json, attributes.csv, taxonomy.csv.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
 import os
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +26,21 @@ from longshot.base import Ints, UserError, count, first, note
 from longshot.data.dataset import SPLITS, canonical_split
 from longshot.data.taxonomy import Taxonomy
 
+T = TypeVar("T")
+
 
 def reason_of(error: OSError) -> str:
-    """Why the system refused, in lower case."""
+    """Say why the system refused, in lower case."""
     return (error.strerror or str(error)).lower()
+
+
+@contextlib.contextmanager
+def explain_refusal(verb: str, path: object) -> Iterator[None]:
+    """Turn what the system refuses into one sentence: ``Cannot open PATH: permission denied``."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"Cannot {verb} {path}: {reason_of(error)}.") from error
 
 
 def first_line(error: Exception) -> str:
@@ -40,7 +53,7 @@ def first_line(error: Exception) -> str:
 
 
 def damage_of(error: Exception) -> str:
-    """What is wrong with an archive, from the exception of the library that reads it.
+    """Say what is wrong with an archive, from the exception of the library that reads it.
 
     An offset outside the file makes the system say "Invalid argument", which tells a reader nothing.
 
@@ -54,17 +67,8 @@ def damage_of(error: Exception) -> str:
     return str(error).strip().rstrip(".") or type(error).__name__
 
 
-def file_stamp(path: str | Path) -> tuple[int, int]:
-    """(size, time of change in ns) of a file, which tell whether it is still the same; (-1, -1) when it is gone."""
-    try:
-        status = os.stat(path)  # noqa: PTH116  called for every file
-    except OSError:
-        return -1, -1
-    return status.st_size, status.st_mtime_ns
-
-
 def need_stamp(path: str | Path) -> tuple[int, int]:
-    """The stamp of a file that must be there; UserError when it is not."""
+    """Return the stamp of a file that must be there; UserError when it is not."""
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError as error:
@@ -72,8 +76,30 @@ def need_stamp(path: str | Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
+class OpenFiles(Generic[T]):
+    """Files that stay open in this process until they change on disk, or ``most`` others were used since.
+
+    A forked worker opens its own: it would share the parent's position in the file.
+    """
+
+    def __init__(self, open_file: Callable[[str], T], most: int = 256) -> None:  # systems allow about 1,000
+        self._open, self._most = open_file, most
+        self._files: dict[tuple[str, int, int, int], T] = {}  # the one used last comes last
+        self._lock = threading.Lock()
+
+    def __call__(self, path: str) -> T:
+        """Return the open file at ``path``; UserError where there is none."""
+        address = (path, os.getpid(), *need_stamp(path))
+        with self._lock:
+            file = self._files.pop(address) if address in self._files else self._open(path)
+            while len(self._files) >= self._most:
+                del self._files[next(iter(self._files))]
+            self._files[address] = file
+        return file
+
+
 def file_stamps(paths: Sequence[str]) -> Ints:
-    """(size, time of change in ns, inode) of each file [M, 3]; −1 three times for a file that is gone.
+    """Return (size, time of change in ns, inode) of each file; −1 three times for a file that is gone, [M, 3].
 
     The third number also depends on the time at which the system last saw the file change (ctime): a copy over a file
     of the same size that brings its own time along (``cp -p``) keeps the other three.
@@ -94,7 +120,7 @@ def file_stamps(paths: Sequence[str]) -> Ints:
 def container_stamps(
     files: Sequence[str], file: NDArray[np.integer], *numbers: NDArray[np.integer] | int
 ) -> Ints:
-    """The stamp [M, 3] of rows that lie inside a few files: one look at each file that is used.
+    """Stamp rows that lie inside a few files with one look at each file that is used, [M, 3].
 
     Parameters
     ----------
@@ -107,11 +133,11 @@ def container_stamps(
     """
     used, position = np.unique(file, return_inverse=True)
     stamps = file_stamps([files[int(number)] for number in used])[position.reshape(-1)]
-    return mixed(stamps, *numbers)
+    return mix_stamps(stamps, *numbers)
 
 
-def mixed(stamps: Ints, *numbers: NDArray[np.integer] | int) -> Ints:
-    """Stamps whose third number also depends on ``numbers``; a file that is gone stays gone."""
+def mix_stamps(stamps: Ints, *numbers: NDArray[np.integer] | int) -> Ints:
+    """Mix ``numbers`` into the third number of each stamp; a file that is gone stays gone."""
     mark = stamps[:, 2].copy()
     for values in numbers:
         mark = mark * np.int64(1_000_003) + np.asarray(values).astype(np.int64)  # overflow wraps around
@@ -119,31 +145,40 @@ def mixed(stamps: Ints, *numbers: NDArray[np.integer] | int) -> Ints:
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    """The object in a JSON file; UserError when it is missing, damaged or something else."""
+    """Read the object in a JSON file; UserError when it is missing, damaged or something else."""
+    with explain_refusal("open", file):
+        data = file.read_bytes()
+    return parse_object(data, str(file))
+
+
+def parse_object(data: bytes, where: str) -> dict[str, Any]:
+    """Parse a JSON object; UserError when it is damaged or something else."""
     try:
-        content = json.loads(file.read_bytes())
-    except OSError as error:
-        raise UserError(f"Cannot open {file}: {reason_of(error)}.") from error
+        content = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} is not valid JSON ({error})", "copy or unpack it again") from error
+        raise UserError(f"{where} is not valid JSON ({error})", "copy or unpack it again") from error
     if not isinstance(content, dict):
-        raise UserError(
-            f"{file} holds a {type(content).__name__} where a JSON object is needed", "unpack it again"
-        )
+        raise UserError(f"{where} holds a {type(content).__name__} and must be a JSON object", "mend it")
     return content
 
 
-def repeated(names: Iterable[str]) -> list[str]:
-    """The names that occur more than once, sorted.
+def repeated_names(names: Iterable[str]) -> list[str]:
+    """Return the names that occur more than once, sorted.
 
-    >>> repeated(["b", "a", "b"])
+    >>> repeated_names(["b", "a", "b"])
     ['b']
     """
     return sorted(name for name, number in Counter(names).items() if number > 1)
 
 
+def refuse_repeated(names: Iterable[str], noun: str, subject: str, remedy: str = "") -> None:
+    """Raise UserError for names that occur more than once: ``SUBJECT 2 images more than once ('a', 'b')``."""
+    if twice := repeated_names(names):
+        raise UserError(f"{subject} {count(twice, noun)} more than once ({first(twice)})", remedy)
+
+
 def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """(shape, Fortran order, dtype) of the array that begins here; the stream then stands at its numbers."""
+    """Read (shape, Fortran order, dtype) of the array that begins here; the stream then stands at its numbers."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     return read(stream)
@@ -156,13 +191,13 @@ KEY_COLUMNS = (
 
 
 def find_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
-    """The column that goes by one of ``names`` (the earlier name wins), whatever its capitals."""
+    """Find the column that goes by one of ``names`` (the earlier name wins), whatever its capitals."""
     lower = {column.strip().lower(): column for column in reversed(columns)}
     return next((lower[name] for name in names if name in lower), None)
 
 
 def read_csv(data: bytes, where: str, text_columns: Iterable[str] = ()) -> pa.Table:
-    """A CSV (or, by ``.tsv``, tab-separated) file with a header line; column types are guessed by Arrow.
+    """Read a CSV (or, by ``.tsv``, tab-separated) file with a header line; Arrow guesses the types of its columns.
 
     ``text_columns`` are read as text whatever they look like ("007" stays "007").
     """
@@ -181,15 +216,15 @@ def read_csv(data: bytes, where: str, text_columns: Iterable[str] = ()) -> pa.Ta
         ) from error
 
 
-def header(data: bytes, where: str) -> list[str]:
-    """The column names of a CSV file."""
+def read_header(data: bytes, where: str) -> list[str]:
+    """Read the column names of a CSV file."""
     line = data[:1_000_000].splitlines(keepends=True)[:1]
     names: list[str] = read_csv(b"".join(line), where).column_names if line else []
     return names
 
 
 def attribute_column(values: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
-    """A column as text, bool, int or float; dates become text, and what is nested is refused."""
+    """Convert a column to text, bool, int or float; dates become text, and what is nested is refused."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return attribute_column(values.cast(kind.value_type), name, where)
@@ -201,7 +236,7 @@ def attribute_column(values: pa.ChunkedArray, name: str, where: str) -> pa.Chunk
 
 
 def _owners(class_ids: Sequence[str]) -> Callable[[str], list[str]]:
-    """A function that tells which classes have an id, or else a name."""
+    """Return a function that finds the classes with an id, or else with a name."""
     ids = set(class_ids)
     by_name: dict[str, list[str]] = {}
     for class_id in class_ids:
@@ -210,7 +245,7 @@ def _owners(class_ids: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def resolve_classes(names: Iterable[str], class_ids: Sequence[str], where: str) -> list[str]:
-    """Class ids for ids, or for class names that are unique; names that fit nothing are in the error.
+    """Return the class ids for ids, or for class names that are unique; names that fit nothing are in the error.
 
     >>> resolve_classes(["Apple", "Tool/Saw"], ["Fruit/Apple", "Tool/Saw"], "split.json")
     ['Fruit/Apple', 'Tool/Saw']
@@ -232,15 +267,8 @@ def resolve_classes(names: Iterable[str], class_ids: Sequence[str], where: str) 
 
 
 def read_splits(data: bytes, class_ids: Sequence[str], where: str) -> dict[str, tuple[str, ...]]:
-    """split.json: lists of classes under train, validation (or val) and test; other entries are ignored."""
-    try:
-        content: Any = json.loads(data)
-    except ValueError as error:
-        raise UserError(f"{where} is not valid JSON ({error}).") from error
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{where} must be a JSON object with lists of classes under train, validation and test."
-        )
+    """Read split.json: lists of classes under train, validation (or val) and test; other entries are ignored."""
+    content = parse_object(data, where)
     splits: dict[str, tuple[str, ...]] = {}
     for entry, members in content.items():
         split = canonical_split(entry)
@@ -252,7 +280,7 @@ def read_splits(data: bytes, class_ids: Sequence[str], where: str) -> dict[str, 
 
 
 def check_splits(splits: Mapping[str, tuple[str, ...]], where: str) -> dict[str, tuple[str, ...]]:
-    """The splits in the order train, validation, test, without empty ones; a class in two of them is an error.
+    """Order splits as train, validation, test, without empty ones; a class in two of them is an error.
 
     >>> check_splits({"test": ("b",), "train": ("a",)}, "split.json")
     {'train': ('a',), 'test': ('b',)}
@@ -269,11 +297,11 @@ def check_splits(splits: Mapping[str, tuple[str, ...]], where: str) -> dict[str,
 
 
 def read_taxonomy(data: bytes, class_ids: Sequence[str], where: str) -> Taxonomy:
-    """taxonomy.csv: one edge a line in the columns parent and child; classes by id or by unique name.
+    """Read taxonomy.csv: one edge a line in the columns parent and child; classes by id or by unique name.
 
     A column label names the child. A line without a parent names the root; several such lines hang below the root "".
     """
-    table = read_csv(data, where, text_columns=header(data, where))
+    table = read_csv(data, where, text_columns=read_header(data, where))
     parent, child = find_column(table.column_names, ("parent",)), find_column(table.column_names, ("child",))
     if parent is None or child is None:
         raise UserError(
@@ -305,7 +333,7 @@ def read_taxonomy(data: bytes, class_ids: Sequence[str], where: str) -> Taxonomy
 
 
 def read_attributes(data: bytes, keys: pa.Array, where: str) -> pa.Table:
-    """A table of attributes, put into the order of a dataset's images.
+    """Read a table of attributes and put it into the order of a dataset's images.
 
     Parameters
     ----------
@@ -321,15 +349,13 @@ def read_attributes(data: bytes, keys: pa.Array, where: str) -> pa.Table:
     pyarrow.Table
         N rows, one column per attribute.
     """
-    column = find_column(header(data, where), KEY_COLUMNS)
+    column = find_column(read_header(data, where), KEY_COLUMNS)
     if column is None:
-        raise UserError(f"{where} needs a column key or path (found: {', '.join(header(data, where))}).")
+        raise UserError(f"{where} needs a column key or path (found: {', '.join(read_header(data, where))}).")
     table = read_csv(data, where, text_columns=[column])
     described = table[column].combine_chunks()
     table = table.drop_columns([column])
-    twice = repeated(map(str, described.to_pylist()))
-    if twice:
-        raise UserError(f"{where} describes {count(twice, 'image')} more than once ({first(twice)}).")
+    refuse_repeated(map(str, described.to_pylist()), "image", f"{where} describes")
     unknown = pc.filter(described, pc.invert(pc.is_in(described, value_set=keys))).to_pylist()
     if len(unknown) == len(described):
         raise UserError(

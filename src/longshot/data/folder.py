@@ -16,7 +16,7 @@ from longshot.data.file_readers import check_splits, read_attributes, read_split
 from longshot.data.formats.base import Format, with_split
 from longshot.data.scan import SIDE_FILES
 from longshot.data.taxonomy import taxonomy_of_ids
-from longshot.data.trees import Question, Tree, as_spec, folder_split, look_at
+from longshot.data.trees import Question, Tree, as_spec, folder_split, list_tree
 
 
 class FolderClasses(NamedTuple):
@@ -33,20 +33,21 @@ class Folders(Format):
     """``splits=False`` takes folders called train, val or test for classes like all others."""
 
     name = "folders"
+    sign = ""
+    rank = 92
     title = "class folders, in split folders or not"
     origin = (
         "own photos, torchvision's ImageFolder, Keras, YOLO classification, Roboflow, most archives of Kaggle"
     )
     layout = "[train|val|test/]CLASS/*.jpg; a folder, .zip, .tar or .tar.gz; split.json, attributes.csv, taxonomy.csv"
 
-    def __init__(self, *, splits: bool = True) -> None:
-        self.splits = splits
+    splits: bool = True
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        return self.build(look_at(path, refresh=refresh), name, self.source(path))
+        return self.build(list_tree(path, refresh=refresh), name, self.source(path))
 
     def build(self, tree: Tree, name: str, source: str) -> Dataset:
-        """The dataset of files that were listed."""
+        """Build the dataset of files that were listed."""
         scan = tree.scan
         if scan.refusal:
             raise UserError(*scan.refusal)
@@ -107,7 +108,7 @@ def _tell_loose(images: int, loose: Sequence[str], shown: str) -> str:
 
 
 def folder_classes(tree: Tree, by_split: bool = True) -> FolderClasses:
-    """What the folders with images are: classes, or classes in folders that name splits.
+    """Decide what the folders with images are: classes, or classes in folders that name splits.
 
     Where several split folders hold the same classes, or a split folder holds loose images, the class of a folder is
     its path without the split. Where splits divide the classes, ids keep them, and they are the splits of the classes.

@@ -12,11 +12,13 @@ digest of the bytes: equal bytes are decoded once, in whatever dataset they lie.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -39,6 +41,7 @@ from longshot.base import (
     write_sealed,
 )
 from longshot.data.dataset import Dataset, ImageStore, UnpackedStore
+from longshot.data.scan import load_table, save_table
 from longshot.data.stores import ImageError, encoded_of, innermost, prepare_rows, stamps_of
 
 if TYPE_CHECKING:
@@ -70,8 +73,8 @@ class Look(NamedTuple):
     stamps: Ints
 
 
-def look_at(store: ImageStore, rows: Ints) -> Look:
-    """The stamps of rows, now."""
+def stamp_rows(store: ImageStore, rows: Ints) -> Look:
+    """Stamp the files behind rows as they are now."""
     prepare_rows(store, rows)
     now = time.time_ns()
     return Look(now, stamps_of(store, rows))
@@ -86,7 +89,7 @@ def image_digests(
     workers: int = 2,
     look: Look | None = None,
 ) -> Digests:
-    """The SHA-256 digest of images of a dataset.
+    """Return the SHA-256 digest of images of a dataset.
 
     Digests are remembered in the cache by size, time of change and inode of the file behind each image: a second look
     costs a ``stat`` per file, or one for an archive.
@@ -104,7 +107,7 @@ def image_digests(
     workers : int
         Threads that read and hash.
     look : Look, optional
-        ``look_at(dataset.store, rows)``, where the caller has just looked at the files.
+        ``stamp_rows(dataset.store, rows)``, where the caller has just looked at the files.
 
     Returns
     -------
@@ -123,7 +126,7 @@ def image_digests(
     prepare_rows(dataset.store, chosen)
     if not read_again and (shipped := _shipped(dataset.store, chosen)) is not None:
         return shipped
-    looked, stamps = look_at(dataset.store, chosen) if look is None else look
+    looked, stamps = stamp_rows(dataset.store, chosen) if look is None else look
     keys = dataset.keys if rows is None else dataset.keys.take(pa.array(chosen))
     if read_again:
         digests, todo = np.zeros((len(chosen), DIGEST_BYTES), np.uint8), np.arange(len(chosen))
@@ -163,7 +166,7 @@ def _fill(
 
 
 def pixel_hash(image: Image) -> bytes:
-    """SHA-256 of an image's size and its 8-bit RGB pixels: ``b"WIDTHxHEIGHT\\n"``, then the rows from top to bottom."""
+    """Hash an image's size and its 8-bit RGB pixels: SHA-256 of ``b"WIDTHxHEIGHT\\n"`` and the rows, top to bottom."""
     digest = hashlib.sha256(f"{image.width}x{image.height}\n".encode())
     digest.update((image if image.mode == "RGB" else image.convert("RGB")).tobytes())
     return digest.digest()
@@ -177,7 +180,7 @@ def pixel_digests(
     skip_bad: bool = False,
     workers: int | None = None,
 ) -> Digests:
-    """The SHA-256 digest of the decoded pixels of images: equal for copies that were encoded anew without loss.
+    """Return the SHA-256 digest of the decoded pixels of images: equal for copies that were encoded anew without loss.
 
     Remembered in the cache by the digest of the encoded bytes, so equal bytes are decoded once, in any copy of the
     dataset and in any other one. An interrupted call goes on where it was.
@@ -220,18 +223,15 @@ def pixel_digests(
         store, behind = innermost(dataset.store, chosen[first[todo]])
         prepare_rows(store, behind)
         order = np.argsort(behind, kind="stable")
-
-        def hash_pixels(some: list[int]) -> Iterable[bytes]:
-            return (_or_zeros(_bytes_and_pixels, store, row, skip_bad) for row in some)
-
-        blocks = _by_blocks(behind[order], hash_pixels, workers or os.cpu_count() or 1)
+        hash_row = partial(_or_zeros, _bytes_and_pixels, store, skip_bad)
+        blocks = _by_blocks(behind[order], hash_row, workers or os.cpu_count() or 1)
         words = f"decode {dataset.name}"
         _fill(pairs, todo[order], blocks, lambda part: _remember_pixels(pairs[part]), words)
     return pairs[inverse, DIGEST_BYTES:]
 
 
 def digest_words(digests: Digests) -> NDArray[np.bytes_]:
-    """Digests [M, n] as [M] values of n bytes that can be sorted and compared.
+    """View digests [M, n] as values of n bytes that can be sorted and compared, [M].
 
     >>> digest_words(np.array([[2, 1], [1, 0]], np.uint8))
     array([b'\\x02\\x01', b'\\x01'], dtype='|S2')
@@ -240,33 +240,25 @@ def digest_words(digests: Digests) -> NDArray[np.bytes_]:
 
 
 def from_source(store: ImageStore) -> ImageStore:
-    """The store, where it reads unpacked copies with copies that were made now."""
+    """Return the store; where it reads unpacked copies, with copies that are made now."""
     return store.from_source() if isinstance(store, UnpackedStore) else store
 
 
 def digest_of(store: ImageStore, row: int) -> bytes:
-    """The digest (32 bytes) of one row of a store, read now."""
+    """Hash one row of a store, read now: 32 bytes."""
     return hashlib.sha256(encoded_of(store, row)).digest()
 
 
 def _shipped(store: ImageStore, rows: Ints) -> Digests | None:
-    """Digests that come with a dataset, as toybox's do."""
+    """Return the digests that come with a dataset, as toybox's do; None where none do."""
     store, rows = innermost(store, rows)
     shipped = getattr(store, "shipped_digests", None)
     return None if shipped is None else shipped(rows)
 
 
 def _hashed(store: ImageStore, rows: Ints, workers: int, skip_bad: bool) -> Iterator[Digests]:
-    """Digests of the rows, block by block, in their order; an unreadable image raises ``ImageError``, or is zeros."""
-
-    together = getattr(store, "encoded_rows", None)  # quicker where a store can give many at once
-
-    def hash_bytes(some: list[int]) -> Iterable[bytes]:
-        if together is None:
-            return (_or_zeros(digest_of, store, row, skip_bad) for row in some)
-        return (hashlib.sha256(data).digest() for data in together(some))
-
-    return _by_blocks(rows, hash_bytes, workers)
+    """Hash rows block by block, in their order; an unreadable image raises ``ImageError``, or is zeros."""
+    return _by_blocks(rows, partial(_or_zeros, digest_of, store, skip_bad), workers)
 
 
 def _bytes_and_pixels(store: ImageStore, row: int) -> bytes:
@@ -274,9 +266,9 @@ def _bytes_and_pixels(store: ImageStore, row: int) -> bytes:
 
 
 def _or_zeros(
-    hash_row: Callable[[ImageStore, int], bytes], store: ImageStore, row: int, skip_bad: bool
+    hash_row: Callable[[ImageStore, int], bytes], store: ImageStore, skip_bad: bool, row: int
 ) -> bytes:
-    """``hash_row(store, row)``; as many zeros for an image that cannot be read where these may be skipped."""
+    """Return ``hash_row(store, row)``; as many zeros for an image that cannot be read, where these may be skipped."""
     try:
         return hash_row(store, row)
     except ImageError:
@@ -285,14 +277,12 @@ def _or_zeros(
         return bytes(DIGEST_BYTES if hash_row is digest_of else 2 * DIGEST_BYTES)
 
 
-def _by_blocks(
-    rows: Ints, hash_rows: Callable[[list[int]], Iterable[bytes]], workers: int
-) -> Iterator[Digests]:
-    """What ``hash_rows`` gives for the rows, block by block, in their order, by threads."""
+def _by_blocks(rows: Ints, hash_row: Callable[[int], bytes], workers: int) -> Iterator[Digests]:
+    """Yield what ``hash_row`` gives for the rows, block by block, in their order, by threads."""
 
     def hash_block(start: int) -> Digests:
         some = rows[start : start + _BLOCK].tolist()
-        return np.frombuffer(b"".join(hash_rows(some)), np.uint8).reshape(len(some), -1)
+        return np.frombuffer(b"".join(map(hash_row, some)), np.uint8).reshape(len(some), -1)
 
     starts = range(0, len(rows), _BLOCK)
     if workers < 2 or len(starts) == 1:
@@ -309,12 +299,12 @@ def _by_blocks(
 
 
 def _memory(source: str) -> str:
-    """The file of a source among the digests of the cache."""
+    """Name the file of a source among the digests of the cache."""
     return f"{hash_text(source)[:32]}.digests"
 
 
 def recall(source: str, keys: pa.Array, stamps: Ints) -> tuple[Digests, Bools]:
-    """What is remembered of some images of a source whose files have these stamps [M, 3] now.
+    """Recall the digests of some images of a source whose files have these stamps [M, 3] now.
 
     Returns digests [M, 32], true where the second array [M] says so.
     """
@@ -364,18 +354,25 @@ def remember(source: str, keys: pa.Array, stamps: Ints, digests: Digests, *, loo
         pa.binary(32), len(settled), [None, pa.py_buffer(np.ascontiguousarray(digests[settled]))]
     )
     added = pa.table([keys.take(rows), *stamps[settled].T.copy(), binary], schema=_SCHEMA)
-    try:
+    with _where_writable(f"the digests of {source}"):
         file = cache_dir("digests") / _memory(source)
         with file_lock(file.with_suffix(".lock")):
             earlier = _load(file)
             if earlier is not None:
                 unchanged = pc.invert(pc.is_in(earlier["key"], value_set=added["key"].combine_chunks()))
                 added = pa.concat_tables([earlier.filter(unchanged), added])
-            _save(file, added.combine_chunks())
-    except UserError as error:  # a full or read-only disk costs time, not truth
-        if source not in _unwritable:
-            _unwritable.add(source)
-            note(f"the digests of {source} are not remembered: {error.template}")
+            save_table(file, added.combine_chunks())
+
+
+@contextlib.contextmanager
+def _where_writable(subject: str) -> Iterator[None]:
+    """Write to the cache, or note once that ``subject`` cannot be: a full or read-only disk costs time, not truth."""
+    try:
+        yield
+    except UserError as error:
+        if subject not in _unwritable:
+            _unwritable.add(subject)
+            note(f"{subject} are not remembered: {error.template}")
 
 
 def forget(source: str) -> None:
@@ -385,27 +382,14 @@ def forget(source: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _save(file: Path, table: pa.Table) -> None:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    write_sealed(file, memoryview(sink.getvalue()))
-
-
 def _load(file: Path) -> pa.Table | None:
-    """The table in a memory file; None when there is none, or when it is not exactly what was written."""
-    content = read_sealed(file)
-    if content is None:
-        return None
-    try:
-        table = pa.ipc.open_stream(pa.py_buffer(content)).read_all()
-    except pa.ArrowException:
-        return None
-    return table if table.schema == _SCHEMA else None
+    """Load the table in a memory file; None when there is none, or when it is not exactly what was written."""
+    table = load_table(file)
+    return table if table is not None and table.schema.equals(_SCHEMA) else None
 
 
 def _matrix(values: pa.FixedSizeBinaryArray) -> Digests:
-    """A column of digests as numbers [N, 32]."""
+    """View a column of digests as numbers, [N, 32]."""
     buffer = values.buffers()[1]
     start = values.offset * 32
     matrix: Digests = np.frombuffer(buffer, np.uint8)[start : start + len(values) * 32].reshape(-1, 32)
@@ -416,19 +400,19 @@ def _matrix(values: pa.FixedSizeBinaryArray) -> Digests:
 
 
 def _pixel_file(part: int) -> str:
-    """One of 16 files, by the first half byte of a digest: few enough to write often, small enough to read few."""
+    """Name one of 16 files, by the first half byte of a digest: few enough to write often, small enough to read few."""
     return f"{part:x}.pixels"
 
 
 def _load_pixels(file: Path) -> Digests:
-    """What a file holds [n, 64], the digest of the bytes and that of the pixels; nothing where it is damaged."""
+    """Load the digests of bytes and of pixels in a file; nothing where it is damaged, [n, 64]."""
     content = read_sealed(file) or memoryview(b"")
     content = content[: len(content) - len(content) % (2 * DIGEST_BYTES)]
     return np.frombuffer(content, np.uint8).reshape(-1, 2 * DIGEST_BYTES)
 
 
 def _recall_pixels(digests: NDArray[np.bytes_]) -> tuple[Digests, Ints]:
-    """Digests of bytes and pixels [M, 64] of images with these digests (sorted), and the positions of unknown ones."""
+    """Recall bytes and pixels [M, 64] of images with these digests (sorted), and the positions of unknown ones."""
     pairs = np.zeros((len(digests), 2 * DIGEST_BYTES), np.uint8)
     unknown = np.ones(len(digests), np.bool_)
     parts = digests.view(np.uint8).reshape(-1, DIGEST_BYTES)[:, 0] >> 4
@@ -447,7 +431,7 @@ def _recall_pixels(digests: NDArray[np.bytes_]) -> tuple[Digests, Ints]:
 
 
 def remembered_images(source: str) -> Digests:
-    """What is remembered of a source, whether its files are still the same or not: bytes and pixels [n, 64].
+    """Return what is remembered of a source, digests of bytes and pixels, even if its files changed since, [n, 64].
 
     Zeros stand for pixels that were never decoded. Nothing is read but the cache.
     """
@@ -464,14 +448,10 @@ def remembered_images(source: str) -> Digests:
 def _remember_pixels(pairs: Digests) -> None:
     """Add digests of bytes and pixels, as they were read together; zeros, of what cannot be decoded, are left out."""
     pairs = pairs[pairs.any(axis=1)]
-    try:
+    with _where_writable("digests of pixels"):
         for part in np.unique(pairs[:, 0] >> 4).tolist():
             file = cache_dir("pixels") / _pixel_file(part)
             with file_lock(file.with_suffix(".lock")):
                 table = np.concatenate([_load_pixels(file), pairs[pairs[:, 0] >> 4 == part]])
                 rows = np.unique(digest_words(table[:, :DIGEST_BYTES]), return_index=True)[1]
                 write_sealed(file, np.ascontiguousarray(table[rows]).data)
-    except UserError as error:  # a full or read-only disk costs time, not truth
-        if "pixels" not in _unwritable:
-            _unwritable.add("pixels")
-            note(f"digests of pixels are not remembered: {error.template}")

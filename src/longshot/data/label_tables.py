@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,11 +20,11 @@ from longshot.data.file_readers import (
     attribute_column,
     find_column,
     first_line,
-    header,
     read_csv,
-    repeated,
+    read_header,
+    refuse_repeated,
 )
-from longshot.data.formats.base import Format, Texts, assemble, check_texts, class_splits, with_split
+from longshot.data.formats.base import Format, Texts, assemble
 from longshot.data.scan import SIDE_FILES
 from longshot.data.stores import escape_name, unescape_name
 from longshot.data.taxonomy import Taxonomy
@@ -35,7 +34,8 @@ from longshot.data.trees import (
     Tree,
     as_spec,
     check_listed,
-    look_at,
+    is_called,
+    list_tree,
     split_of_file,
     splits_in,
     tell_unlisted,
@@ -75,12 +75,12 @@ class LabelTable:
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """Describe the table for people."""
         label = self.label[0] if len(self.label) == 1 else f"{len(self.label)} columns of 0 and 1"
         return f"{self.file} ({self.path} → file, {label} → class)"
 
     def check(self, tree: Tree, shown: str) -> None:
-        """UserError where files are missing, listed twice, or not to be told apart."""
+        """Raise UserError where files are missing, listed twice, or not to be told apart."""
         written = self.content[self.path].to_pylist()
         listed = [(str(written[row]), images) for row, images in zip(self.rows, self.images, strict=True)]
         folder = next((PurePosixPath(images[0]).parent for images in self.images if len(images) > 1), "")
@@ -89,7 +89,7 @@ class LabelTable:
         _refuse_twice(f"{self.file} of {tree.shown}", [images[0] for images in self.images])
 
     def attributes(self) -> pa.Table:
-        """Every other column, of the rows that have a label."""
+        """Return every other column, of the rows that have a label."""
         fields = [field for field in self.content.schema if field.name not in (self.path, *self.label, "")]
         flat = [field.name for field in fields if not pa.types.is_nested(field.type)]
         return self.content.select(flat).take(pa.array(self.rows))
@@ -107,24 +107,20 @@ class Table(Format):
     (with stars: several), ``images`` the folder in which the files lie."""
 
     name = "table"
+    sign = ""
+    rank = 93
     title = "images, and a table of their labels"
     origin = "Kaggle, Hugging Face imagefolder (metadata.csv), Roboflow (_classes.csv), Label Studio CSV, own tables"
     layout = "train.csv with id and label, train/ID.jpg; .csv, .tsv, .parquet, .jsonl; ids with or without their ending"
 
-    def __init__(
-        self,
-        *,
-        path: str | None = None,
-        label: str | None = None,
-        file: str | None = None,
-        images: str | None = None,
-    ) -> None:
-        self.path, self.label, self.file, self.images = path, label, file, images
+    path: str | None = None
+    label: str | None = None
+    file: str | None = None
+    images: str | None = None
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         only = path.name if path.suffix.lower() in TABLES and path.is_file() else None
-        tree = look_at(path.parent if only else path, refresh=refresh)
+        tree = list_tree(path.parent if only else path, refresh=refresh)
         shown = escape_name(str(path))
         tables, question = self.find(tree, shown, only)
         if question:
@@ -136,7 +132,7 @@ class Table(Format):
         return self.build(tree, tables, name, self.source(path))
 
     def find(self, tree: Tree, shown: str, only: str | None = None, *, by_name: bool = False) -> TableFits:
-        """The tables of a tree that list its images with labels, or ``only`` one of its files.
+        """Find the tables of a tree that list its images with labels, or ``only`` one of its files.
 
         ``by_name``: a column holds labels only if it is called so, as the names of folders are labels already.
         """
@@ -165,7 +161,7 @@ class Table(Format):
         return TableFits(tables, question)
 
     def build(self, tree: Tree, tables: Sequence[LabelTable], name: str, source: str) -> Dataset:
-        """The dataset that some tables list."""
+        """Build the dataset that some tables list."""
         for table in tables:
             table.check(tree, source.removeprefix("table:"))
         images = [choices[0] for table in tables for choices in table.images]
@@ -192,7 +188,7 @@ class Table(Format):
     def _fit(
         self, file: str, data: bytes, paths: ImagePaths, shown: str, by_name: bool
     ) -> LabelTable | Question | None:
-        """The table if it lists images with labels, a question where several columns may, else None."""
+        """Return the table if it lists images with labels, a question where several columns may, else None."""
         content = _read(file, data)
         columns = _texts(content)
         number = content.num_rows
@@ -233,22 +229,22 @@ class Table(Format):
 
 
 def _may_label(file: str, pattern: str | None, prefix: str) -> bool:
-    """Whether a file is a table to look at: not one of those that lie beside class folders, nor a form to fill in."""
+    """Tell whether a file is a table to look at: none of those that lie beside class folders, nor a form to fill in."""
     name = PurePosixPath(file).name
     if pattern is not None:
-        return fnmatch.fnmatchcase(file, pattern) or fnmatch.fnmatchcase(name, pattern)
+        return is_called(file, pattern)
     beside = file.removeprefix(prefix) in SIDE_FILES
     return name.lower().endswith(TABLES) and "submission" not in name.lower() and not beside
 
 
 def _divide_images(tables: Sequence[LabelTable]) -> bool:
-    """Whether tables are those of different splits, which share no image."""
+    """Tell whether tables are those of different splits, which share no image."""
     images = [choices[0] for table in tables for choices in table.images if choices]
     return all(split_of_file(table.file) for table in tables) and len(set(images)) == len(images)
 
 
 def _texts(content: pa.Table) -> dict[str, list[str]]:
-    """The columns of text or whole numbers as trimmed text; an empty one where a cell is empty."""
+    """Return the columns of text or whole numbers as trimmed text; an empty cell is ""."""
     columns = {}
     for name in content.column_names:
         kind = content.schema.field(name).type
@@ -262,7 +258,7 @@ def _texts(content: pa.Table) -> dict[str, list[str]]:
 def _label_columns(
     columns: dict[str, list[str]], path: str, file: str, shown: str, by_name: bool
 ) -> tuple[str, ...] | Question | None:
-    """The column of labels, or the columns of 0 and 1 that are one class each; a question where several may be."""
+    """Find the column of labels, or the columns of 0 and 1 that are one class each; a question where several may be."""
     further = [column for column in columns if column != path and column.lower() not in _OTHER_COLUMNS]
     named = [column for column in further if column.lower() in LABEL_COLUMNS and any(columns[column])]
     if named:
@@ -281,19 +277,19 @@ def _label_columns(
 
 
 def _same_groups(column: Sequence[str], another: Sequence[str]) -> bool:
-    """Whether two columns put the rows into the same groups."""
+    """Tell whether two columns put the rows into the same groups."""
     return len(set(zip(column, another, strict=True))) == len(set(column)) == len(set(another))
 
 
 def _repeats(values: Sequence[str]) -> bool:
-    """Whether values can be classes: some are equal, and they are no measured numbers."""
+    """Tell whether values can be classes: some are equal, and they are no measured numbers."""
     distinct = {text for text in values if text}
     measured = all(text.replace(".", "", 1).lstrip("-").isdecimal() for text in distinct)
     return 0 < len(distinct) < len(values) and not (measured and any("." in text for text in distinct))
 
 
 def _hot_names(columns: dict[str, list[str]], label: Sequence[str]) -> list[str]:
-    """The name of the one column that holds a 1, row by row; nothing where none or several do."""
+    """Name the one column that holds a 1, row by row; "" where none or several do."""
     rows = zip(*(columns[column] for column in label), strict=True)
     hot = [[column for column, cell in zip(label, cells, strict=True) if cell == "1"] for cells in rows]
     return [names[0] if len(names) == 1 else "" for names in hot]
@@ -309,10 +305,10 @@ def _ask_column(setting: str, verb: str, columns: Sequence[str], file: str, show
 
 
 def open_table(path: Path, name: str) -> Dataset:
-    """The dataset that a table lists. Keys are its paths, class ids its labels; rows are put class-major."""
+    """Open the dataset that a table lists. Keys are its paths, class ids its labels; rows are put class-major."""
     data = path.read_bytes()
     comma = path.suffix.lower() in (".csv", ".tsv")
-    columns = header(data, str(path)) if comma else _read(str(path), data).column_names
+    columns = read_header(data, str(path)) if comma else _read(str(path), data).column_names
     named = {"path": find_column(columns, PATH_COLUMNS), "label": find_column(columns, LABEL_COLUMNS)}
     absent = [need for need, column in named.items() if column is None]
     text = [
@@ -322,7 +318,7 @@ def open_table(path: Path, name: str) -> Dataset:
     written = [] if absent else _text(table[named["path"]], str(named["path"]), path).to_pylist()
     keys, missing = _keys(written, path)
     if table.num_rows and not keys:
-        tree, shown = look_at(path.parent), escape_name(str(path))
+        tree, shown = list_tree(path.parent), escape_name(str(path))
         tables, question = Table().find(tree, shown, escape_name(path.name))
         if question:
             raise UserError(*question)
@@ -348,11 +344,8 @@ def open_table(path: Path, name: str) -> Dataset:
 
 
 def _refuse_twice(where: str, images: Sequence[str]) -> None:
-    if twice := repeated(images):
-        raise UserError(
-            f"{where} lists {count(twice, 'file')} more than once ({first(twice)}), and an image has one row and one "
-            f"label; remove the others."
-        )
+    remedy = "an image has one row and one label: remove the others"
+    refuse_repeated(images, "file", f"{where} lists", remedy)
 
 
 def _assemble(
@@ -365,7 +358,7 @@ def _assemble(
     store: Callable[[pa.Array], ImageStore | Path],
     parts: Texts | None = None,
 ) -> Dataset:
-    """Rows of a table as a dataset; ``parts`` are the splits that names of files tell, where no column does."""
+    """Turn the rows of a table into a dataset; ``parts`` are the splits that file names tell, where no column does."""
     order = pc.sort_indices(
         pa.table([labels, keys], names=["label", "key"]), [("label", "ascending"), ("key", "ascending")]
     )
@@ -382,34 +375,29 @@ def _assemble(
         if splits:
             columns.remove(split_column)
     table = pa.table({column: attribute_column(extra[column], column, where) for column in columns})
-    attributes = table if columns else None
-    if parts is not None and split_column is None:
-        parts = parts[order.to_numpy()]
-        splits = class_splits(np.array(labels.to_pylist(), dtype=np.str_), parts)
-        if not splits and len(set(parts.tolist())) > 1:
-            attributes = with_split(attributes, parts)
     return assemble(
         name,
         source,
         labels.to_pylist(),
         keys,
         store(keys),
-        attributes=attributes,
+        attributes=table if columns else None,
         taxonomy=taxonomy,
         splits=splits,
+        parts=None if parts is None or split_column is not None else parts[order.to_numpy()],
         nested=parent_column is None,
     )
 
 
 def _read(file: str, data: bytes, text_columns: Sequence[str] | None = None) -> pa.Table:
-    """A table in any of its forms; of CSV, every column as text unless some are named. Names of columns are trimmed."""
+    """Read a table in any of its forms; of CSV, all columns as text unless some are named. Column names are trimmed."""
     try:
         if file.lower().endswith(".parquet"):
             table = read_parquet(pa.BufferReader(data))
         elif file.lower().endswith(".jsonl"):
             table = pajson.read_json(pa.BufferReader(data))
         else:
-            names = header(data, file)
+            names = read_header(data, file)
             chosen = names if text_columns is None else [c for c in names if c.strip() in text_columns]
             table = read_csv(data, file, text_columns=chosen)
     except (pa.ArrowException, OSError) as error:
@@ -419,7 +407,7 @@ def _read(file: str, data: bytes, text_columns: Sequence[str] | None = None) -> 
 
 
 def _text(values: pa.ChunkedArray, column: str, path: Path) -> pa.Array:
-    """A column as trimmed text without gaps [N]."""
+    """Convert a column to trimmed text without gaps, [N]."""
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
         raise UserError(f"Column '{column}' of {path} holds {kind}; it must hold text or whole numbers.")
@@ -434,7 +422,7 @@ def _text(values: pa.ChunkedArray, column: str, path: Path) -> pa.Array:
 
 
 def _keys(paths: list[str], table: Path) -> tuple[list[str], list[str]]:
-    """Paths as keys, relative to the table with forward slashes, and those whose files do not exist."""
+    """Return paths as keys, relative to the table with forward slashes, and those whose files do not exist."""
     base = str(table.parent)
     keys, missing = [], []
     with progress(f"find files of {table.name}", total=len(paths), unit="files") as bar:
@@ -451,8 +439,10 @@ def _keys(paths: list[str], table: Path) -> tuple[list[str], list[str]]:
 
 
 def _taxonomy(labels: pa.Array, parents: pa.Array) -> Taxonomy:
-    """root -> parent -> label. A parent may be a path (``Fruit/Citrus``), each part a level of its own;
-    a label with different parents in different rows lies below each of them."""
+    """Build root → parent → label; a parent may be a path (``Fruit/Citrus``), each part a level of its own.
+
+    A label with different parents in different rows lies below each of them.
+    """
     pairs = pa.table([parents, labels], names=["parent", "label"]).group_by(["parent", "label"]).aggregate([])
     above, below = pairs["parent"].to_pylist(), pairs["label"].to_pylist()
     # A parent that is itself a label hangs where its own rows put it, not below the root.
@@ -462,7 +452,7 @@ def _taxonomy(labels: pa.Array, parents: pa.Array) -> Taxonomy:
 
 
 def _splits(labels: pa.Array, values: pa.ChunkedArray, where: str) -> dict[str, tuple[str, ...]]:
-    """Class splits from a split column; empty (the column is an attribute) when it divides no classes."""
+    """Read class splits from a split column; empty (the column is an attribute) when it divides no classes."""
     pairs = pa.table([labels, values], names=["label", "split"]).group_by(["label", "split"]).aggregate([])
     splits: dict[str, list[str]] = {}
     home: dict[str, str] = {}

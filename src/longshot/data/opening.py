@@ -33,7 +33,7 @@ from longshot.data.trees import archive_stem, is_archive
 
 
 def take_rows(dataset: Dataset, rows: Ints, **changes: Any) -> Dataset:
-    """The dataset with these rows only.
+    """Return the dataset with these rows only.
 
     Parameters
     ----------
@@ -62,13 +62,13 @@ def take_rows(dataset: Dataset, rows: Ints, **changes: Any) -> Dataset:
     return replace(part, **changes)
 
 
-def branches(dataset: Dataset) -> list[str]:
-    """First parts of the class ids that have something below them, in order: ``Fruit`` of ``Fruit/Apple``."""
+def class_branches(dataset: Dataset) -> list[str]:
+    """List the first parts of class ids that have something below them, in order: ``Fruit`` of ``Fruit/Apple``."""
     return list(dict.fromkeys(c.split("/", 1)[0] for c in dataset.class_ids if "/" in c))
 
 
-def under(dataset: Dataset, branch: str) -> Dataset:
-    """The classes below one branch of the class ids, such as all species of one family, as a dataset.
+def take_branch(dataset: Dataset, branch: str) -> Dataset:
+    """Return the classes below one branch of the class ids, such as all species of one family, as a dataset.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def under(dataset: Dataset, branch: str) -> Dataset:
     """
     inside = np.array([class_id.startswith(f"{branch}/") for class_id in dataset.class_ids])
     if not inside.any():
-        all_branches = branches(dataset)
+        all_branches = class_branches(dataset)
         raise UserError(
             f"Dataset '{dataset.name}' has no classes under '{branch}'; it has "
             f"{count(all_branches, 'branch', 'branches')}: {first(all_branches, 10)}."
@@ -94,7 +94,7 @@ def under(dataset: Dataset, branch: str) -> Dataset:
 
 
 def leave_out(dataset: Dataset, bad: Mapping[str, str]) -> Dataset:
-    """The dataset without the images in ``bad`` (key → reason); they are listed in ``skipped``.
+    """Return the dataset without the images in ``bad`` (key → reason); they are listed in ``skipped``.
 
     A class that loses all its images is an error, because leaving it out would change what is measured.
     """
@@ -132,19 +132,20 @@ def open_dataset(
     Parameters
     ----------
     spec : str or path
-        ``"toybox"``, a folder, .zip, .tar, .tar.gz, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH`` where it is to be
-        taken for something else than it looks like, or a registered name. In place of a path a URL:
+        ``"toybox"``, a folder, .zip, .tar, .tar.gz, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH`` where it is
+        to be taken for something else than it looks like, or a registered name. In place of a path a URL:
         ``"s3://bucket/photos.zip"`` is fetched into the cache.
     name : str, optional
         What to call it; by default the name it was added under, or that of its file.
     skip_bad : bool
-        Decode every image once, leave out those that cannot be read and record them, so that later openings of the
-        same source leave out the same ones.
+        Leave unreadable images out and record them in the dataset. Every image is decoded once, and later
+        openings of the same source leave out the same ones.
     refresh : bool
         Scan anew, and drop the record of images left out.
     identity : {"content", "names"}, optional
-        What everything made of the dataset vouches for: the bytes of its images, or only their names, for drives where
-        reading them takes too long. What the variable ``LONGSHOT_IDENTITY`` says unless given; by content without it.
+        What everything made of the dataset vouches for: the bytes of its images, or only their names, for
+        drives where reading them takes too long. What the variable ``LONGSHOT_IDENTITY`` says unless given; by
+        content without it.
 
     Returns
     -------
@@ -182,12 +183,12 @@ def open_dataset(
 
 
 def as_dataset(dataset: DatasetLike) -> Dataset:
-    """A dataset as it is, or opened where a name or a path was given."""
+    """Return a dataset as it is, or open it where a name or a path is given."""
     return dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
 
 
 def locate(spec: str | Path) -> str:
-    """Where a dataset lies: ``"toybox"``, an absolute path or a URL, or ``FORMAT:PATH`` with one of those.
+    """Locate a dataset: ``"toybox"``, an absolute path or a URL, or ``FORMAT:PATH`` with one of those.
 
     Parameters
     ----------
@@ -229,7 +230,7 @@ def locate(spec: str | Path) -> str:
 
 
 def _absolute(text: str) -> str | None:
-    """The absolute path of what lies at ``text``, None when nothing does."""
+    """Return the absolute path of what lies at ``text``, None when nothing does."""
     for form in (text, unescape_name(text)):
         path = Path(form).expanduser()
         if path.exists():
@@ -272,7 +273,7 @@ def open_located(source: str, *, name: str | None = None, refresh: bool = False)
 
 
 def url_in(source: str) -> str | None:
-    """The URL in a source, which may stand behind a format; None for a path."""
+    """Return the URL in a source, which may stand behind a format; None for a path."""
     if is_url(source):
         return source
     spec = split_spec(source)
@@ -280,7 +281,7 @@ def url_in(source: str) -> str | None:
 
 
 def _load_remote(source: str, url: str, name: str | None, refresh: bool) -> Dataset:
-    """What lies at a URL, opened from its copy in the cache; it is known by its URL."""
+    """Open what lies at a URL from its copy in the cache; the dataset is known by its URL."""
     form = source[: -len(url)]  # "coco:", or nothing
     known_as = form + shown_location(url)
     with opened_copy(url) as copy:
@@ -294,7 +295,7 @@ def _load_remote(source: str, url: str, name: str | None, refresh: bool) -> Data
 
 
 def _suggestion(path: Path) -> str:
-    """The rest of the sentence about something missing: a near name beside it, or a registered one."""
+    """Word the end of a sentence about something missing: a near name beside it, or a registered one."""
     try:
         beside = [entry.name for entry in path.absolute().parent.iterdir()]
     except OSError:

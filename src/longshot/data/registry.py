@@ -72,14 +72,14 @@ def remember(dataset: Dataset) -> None:
         content.called[source] = dataset.name
 
 
-def find(
+def reopen_dataset(
     fingerprint: str,
     name: str | None = None,
     *,
     or_changed: bool = False,
     has_the_bytes: Callable[[Dataset], bool] | None = None,
 ) -> Dataset:
-    """Reopen the dataset with this fingerprint.
+    """Find the dataset with this fingerprint and open it.
 
     The fingerprint covers names of files, not pixels: ``photos`` and ``photos-blurred`` share theirs. So among several
     sources one with the right bytes comes first, where the caller can tell; else one that goes by ``name`` comes
@@ -114,11 +114,11 @@ def find(
     calls = {source: content.called.get(source, entry.name) for source in entry.sources}
 
     def differs(source: str) -> bool:
-        """Whether the caller's name is neither the source's nor its folder's."""
+        """Tell whether the caller's name is neither the source's nor its folder's."""
         return called not in (calls[source], Path(source).stem)
 
     def taken(chosen: Dataset, twins: list[str]) -> Dataset:
-        """The chosen dataset, with a note where another could have been meant."""
+        """Return the chosen dataset, with a note where another could have been meant."""
         if twins or differs(chosen.source):
             also = f", although {first(twins)} has files of the same names" if twins else ""
             note(f"{shown} is taken from {chosen.source}{also}; {override} takes another.")
@@ -166,7 +166,7 @@ def find(
 
 
 def sources_with(digests: Digests) -> list[str]:
-    """Datasets that are there and remembered with all of these images [M, 64], by their bytes or by their pixels."""
+    """List the datasets that are there and remembered with all of these images [M, 64], by bytes or by pixels."""
     sources = []
     for entry in entries():
         images = remembered_images(entry["source"]) if entry["present"] else digests[:0]
@@ -177,7 +177,7 @@ def sources_with(digests: Digests) -> list[str]:
 
 
 def entries() -> list[dict[str, Any]]:
-    """One dict per source: name, classes, images, skipped, fingerprint, source, present."""
+    """List the sources, a dict each: name, classes, images, skipped, fingerprint, source, present."""
     content = read_registry()
     names = {source: name for name, source in content.names.items()}
     rows = [
@@ -215,7 +215,7 @@ def add_name(name: str, source: str) -> str | None:
 
 
 def source_of(name: str) -> str | None:
-    """The source that goes by ``name``: added under it, or else the only one opened under it."""
+    """Return the source that goes by ``name``: added under it, or else the only one opened under it."""
     content = read_registry()
     if name in content.names:
         return content.names[name]
@@ -224,12 +224,12 @@ def source_of(name: str) -> str | None:
 
 
 def name_of(source: str) -> str | None:
-    """The name a source was added under."""
+    """Return the name a source was added under."""
     return next((name for name, added in read_registry().names.items() if added == source), None)
 
 
 def names() -> list[str]:
-    """Every name that ``source_of`` could know."""
+    """List every name that ``source_of`` could know."""
     return sorted({*read_registry().names, *(entry["name"] for entry in entries()), "toybox"})
 
 
@@ -262,7 +262,7 @@ def forget(name: str) -> str:
 
 
 def skipped(source: str) -> dict[str, str]:
-    """Images of a source to leave out (key -> reason), as an earlier opening with ``skip_bad`` found them."""
+    """Return the images of a source to leave out (key → reason), as an earlier opening with ``skip_bad`` found them."""
     return dict(read_registry().skipped.get(source, {}))
 
 
@@ -275,20 +275,17 @@ def set_skipped(source: str, bad: Mapping[str, str]) -> None:
 
 
 def is_there(source: str) -> bool:
-    """Whether the files of a source are where they were; of a URL, whether its copy is in the cache.
+    """Tell whether the files of a source are where they were; of a URL, whether its copy is in the cache.
 
     What was fetched once is not fetched again by surprise.
     """
     from longshot.base import is_cached  # with all that fetches, which a path does without
 
-    if is_url(source):
-        return is_cached(source)
-    if source == "toybox" or Path(unescape_name(source)).exists():
-        return True
-    spec = split_spec(source)
-    if spec is not None and is_url(spec[1]):
-        return is_cached(spec[1])
-    return spec is not None and Path(unescape_name(spec[1])).exists()
+    locations = [source, *(split_spec(source) or ())[1:]]
+    return source == "toybox" or any(
+        is_cached(location) if is_url(location) else Path(unescape_name(location)).exists()
+        for location in locations
+    )
 
 
 class KnownDataset(LooseRecord):
@@ -312,7 +309,7 @@ class RegistryFile(LooseRecord):
 
 
 def read_registry() -> RegistryFile:
-    """What all places of the cache know; of two that differ, the first has the last word."""
+    """Read what all places of the cache know; of two that differ, the first has the last word."""
     merged = RegistryFile()
     for folder in reversed(cache_places()):
         content = _read(folder / _FILE)
@@ -327,7 +324,7 @@ def read_registry() -> RegistryFile:
 
 @contextmanager
 def changed_registry() -> Iterator[RegistryFile]:
-    """The registry that is written to, to change under its lock; nothing is written when nothing changes."""
+    """Open the registry that is written to, to change it under its lock; nothing is written when nothing changes."""
     folder = cache_dir()
     with file_lock(folder / _LOCK):
         content = _read(folder / _FILE, locked=True)
@@ -339,7 +336,7 @@ def changed_registry() -> Iterator[RegistryFile]:
 
 
 def _read(file: Path, *, locked: bool = False) -> RegistryFile:
-    """One registry; a damaged one is set aside and made anew from what is legible in it, with a note."""
+    """Read one registry; a damaged one is set aside and made anew from what is legible in it, with a note."""
     try:
         if not file.exists():
             return RegistryFile()
@@ -374,7 +371,7 @@ def _read(file: Path, *, locked: bool = False) -> RegistryFile:
 
 
 def _salvage(file: Path) -> RegistryFile:
-    """What of a damaged registry is as it should be, entry by entry."""
+    """Collect the entries of a damaged registry that are as they should be."""
     content = RegistryFile()
     try:
         values = read_object(file)

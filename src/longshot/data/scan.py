@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from longshot.base import (
     Ints,
-    LooseRecord,
     UserError,
     cache_dir,
     cache_places,
@@ -30,7 +29,6 @@ from longshot.base import (
     offsets_of,
     progress,
     read_parquet,
-    read_record,
     read_sealed,
     write_sealed,
 )
@@ -44,6 +42,9 @@ _TELLING = (
     *(".csv", ".tsv", ".json", ".jsonl", ".xml", ".txt", ".yaml", ".yml", ".names"),
     *(".parquet", ".arrow", ".zip", ".tar", ".gz", ".tgz"),
 )
+_FACTS = ("class_ids", "stamps", "prefix", "notes", "stray", "refusal")  # of a scan, as JSON
+# raise the format when the rules of a scan change: old files are then scanned anew
+_RULES = {"format": 3, "heif": HAS_HEIF}
 SIDE_FILES = ("split.json", "attributes.csv", "taxonomy.csv")  # what is read beside the class folders
 Stamp: TypeAlias = tuple[int, ...]
 
@@ -72,63 +73,44 @@ class Scan:
 
     @property
     def sizes(self) -> Ints:
-        """Images per class [C]."""
+        """Count the images of each class, [C]."""
         return np.diff(self.offsets)
 
     @property
     def classes(self) -> NDArray[np.str_]:
-        """The class id of each image [N]."""
+        """Return the class id of each image, [N]."""
         return np.repeat(np.array(self.class_ids), self.sizes)
 
 
-class ScanFile(LooseRecord):
-    """What a remembered scan holds beside its keys."""
-
-    format: Literal[3] = 3  # raise it when the rules of a scan change: old files are then scanned anew
-    heif: bool  # whether HEIC files counted as images
-    class_ids: tuple[str, ...]
-    offsets: tuple[int, ...]
-    stamps: dict[str, tuple[int, ...]]
-    prefix: str
-    notes: tuple[str, ...]
-    stray: tuple[str, ...]
-    refusal: tuple[str, ...]
-    images: int  # keys that are images; the others may tell what these show
-
-
 def scan_folder(root: Path, *, refresh: bool = False) -> Scan:
-    """Images below ``root``; each folder that holds images is a class, its id the relative path."""
-    return _need_classes(look_folder(root, refresh=refresh))
-
-
-def scan_zip(path: Path, *, refresh: bool = False) -> Scan:
-    """Images inside a zip, by the same rules; a single top folder that holds everything is left out."""
-    return _need_classes(look_archive(path, lambda: zip_members(path), refresh=refresh))
+    """List the images below ``root``; each folder that holds images is a class, its id the relative path."""
+    return need_classes(look_folder(root, refresh=refresh))
 
 
 def look_folder(root: Path, *, refresh: bool = False) -> Scan:
-    """Whatever lies below ``root``, whether it is class folders or not."""
+    """List whatever lies below ``root``, whether it is class folders or not."""
     return _cached(str(root), lambda: _walk(root), refresh)
 
 
 def look_archive(path: Path, members: Callable[[], Iterable[str]], *, refresh: bool = False) -> Scan:
-    """Whatever lies in an archive; ``members`` gives the paths in it, those of folders with a slash behind."""
+    """List whatever lies in an archive; ``members`` gives the paths in it, those of folders with a slash behind."""
     return _cached(str(path), lambda: _list_archive(path, members()), refresh)
 
 
-def _need_classes(scan: Scan) -> Scan:
+def need_classes(scan: Scan) -> Scan:
+    """Return the scan; UserError where what lies there are no class folders."""
     if scan.refusal:
         raise UserError(*scan.refusal)
     return scan
 
 
 def scan_file(source: str, kind: str) -> Path:
-    """Where something about a source is written: ``scans/<hash of the source>.<kind>``."""
+    """Return where something about a source is written: ``scans/<hash of the source>.<kind>``."""
     return cache_dir("scans") / _scan_name(source, kind)
 
 
 def scan_files(source: str, kind: str) -> list[Path]:
-    """Where it may be read, the best place first."""
+    """List where something about a source may be read, the best place first."""
     return cache_places("scans", _scan_name(source, kind))
 
 
@@ -144,7 +126,7 @@ def save_table(file: Path, table: pa.Table) -> None:
 
 
 def load_table(file: Path) -> pa.Table | None:
-    """The table that ``save_table`` kept; None when there is none or it is damaged: making it again is always right."""
+    """Load the table that ``save_table`` kept; None when there is none or it is damaged: it can be made again."""
     content = read_sealed(file)
     try:
         return None if content is None else read_parquet(pa.BufferReader(pa.py_buffer(content)))
@@ -163,7 +145,7 @@ def _cached(source: str, scan: Callable[[], Scan], refresh: bool) -> Scan:
 
 
 def _stamp(path: str) -> Stamp | None:
-    """What changes when a folder's list of entries, or a file's content, does; None when it is gone."""
+    """Return what changes when a folder's list of entries, or a file's content, does; None when it is gone."""
     try:
         return _stamp_of(os.stat(path))  # noqa: PTH116  once per folder
     except OSError:
@@ -171,54 +153,49 @@ def _stamp(path: str) -> Stamp | None:
 
 
 def _stamp_of(status: os.stat_result) -> Stamp:
-    """The time of change in ns of a folder, with the size for a file."""
+    """Return the time of change in ns of a folder, with the size for a file."""
     return (status.st_mtime_ns,) if stat.S_ISDIR(status.st_mode) else (status.st_mtime_ns, status.st_size)
 
 
 def _settled(stamp: Stamp) -> Stamp:
-    """The stamp to remember. A folder that changed a moment ago can change again within the same tick of its
-    clock, unseen: its stamp is then one that never matches, and the next opening scans again."""
+    """Return the stamp to remember; one that never matches for a folder that changed a moment ago.
+
+    Such a folder can change again within the same tick of its clock, unseen: the next opening scans it again.
+    """
     tick = 2_000_000_000 if stamp[0] % 1_000_000_000 == 0 else 50_000_000  # FAT and NFS count whole seconds
     return stamp if time.time_ns() - stamp[0] > tick else (-1,)
 
 
 def _save(file: Path, scan: Scan) -> None:
-    meta = ScanFile(
-        class_ids=scan.class_ids,
-        offsets=tuple(scan.offsets.tolist()),
-        stamps=scan.stamps,
-        prefix=scan.prefix,
-        notes=scan.notes,
-        stray=scan.stray,
-        refusal=scan.refusal,
-        images=len(scan.keys),
-        heif=HAS_HEIF,
-    )
+    facts = {name: getattr(scan, name) for name in _FACTS}
+    meta = {**_RULES, **facts, "offsets": scan.offsets.tolist(), "images": len(scan.keys)}
     # JSON escapes the lone surrogates of undecodable folder names, so this is plain ASCII.
-    schema = pa.schema([("key", pa.string())], metadata={"longshot": json.dumps(meta.model_dump())})
-    save_table(
-        file, pa.table([pa.concat_arrays([scan.keys, pa.array(scan.telling, pa.string())])], schema=schema)
-    )
+    schema = pa.schema([("key", pa.string())], metadata={"longshot": json.dumps(meta)})
+    keys = pa.concat_arrays([scan.keys, pa.array(scan.telling, pa.string())])
+    save_table(file, pa.table([keys], schema=schema))
 
 
 def _load(file: Path) -> Scan | None:
-    try:
-        table = load_table(file)
-        if table is None:
-            return None
-        meta = read_record(ScanFile, json.loads(table.schema.metadata[b"longshot"]), "The scan")
-        if meta.heif != HAS_HEIF:
-            return None
-        keys, offsets = table["key"].combine_chunks(), np.array(meta.offsets, dtype=np.int64)
-        images, telling = keys[: meta.images], tuple(keys[meta.images :].to_pylist())
-        facts = (meta.stamps, meta.prefix, meta.notes, meta.stray, telling, meta.refusal)
-        return Scan(meta.class_ids, offsets, images, *facts)
-    except (KeyError, ValueError, TypeError, UserError):
-        return None  # of another version: scanning again is always right
+    """Load a scan; None where there is none, or one of other rules: scanning again is always right."""
+    table = load_table(file)
+    if table is None:
+        return None
+    meta = json.loads(table.schema.metadata[b"longshot"])
+    if {name: meta.get(name) for name in _RULES} != _RULES:
+        return None
+    facts = {name: tuple(meta[name]) for name in ("class_ids", "notes", "stray", "refusal")}
+    return Scan(
+        **facts,
+        offsets=np.array(meta["offsets"], np.int64),
+        keys=table["key"].combine_chunks()[: meta["images"]],
+        stamps={path: tuple(stamp) for path, stamp in meta["stamps"].items()},
+        prefix=meta["prefix"],
+        telling=tuple(table["key"].to_pylist()[meta["images"] :]),
+    )
 
 
 def _walk(root: Path) -> Scan:
-    """One os.scandir per folder, depth first; nothing is opened and no file is stat'ed."""
+    """Scan each folder below ``root`` once, depth first; nothing is opened and no file is stat'ed."""
     images: dict[str, list[str]] = {}  # folder (escaped, relative) -> image names (escaped)
     other_files: dict[str, list[str]] = {}  # folder -> names of files that are no images
     stamps: dict[str, Stamp] = {}
@@ -257,7 +234,7 @@ def _walk(root: Path) -> Scan:
 
 
 def zip_members(path: Path) -> Iterator[str]:
-    """The archive's own directory, read once; no image in it may be protected."""
+    """Yield the names in a zip's own directory, read once; no image in it may be protected."""
     for name, info in open_zip(str(path))[1].items():
         if info.flag_bits & 0x1 and is_image_name(PurePosixPath(name).name):
             raise UserError(
@@ -300,7 +277,7 @@ def _list_archive(path: Path, members: Iterable[str]) -> Scan:
 
 
 def _telling(files: dict[str, list[str]]) -> tuple[str, ...]:
-    """The files that may tell what images show, by their endings."""
+    """List the files that may tell what images show, by their endings."""
     return tuple(
         sorted(
             _join(folder, name)
@@ -312,14 +289,14 @@ def _telling(files: dict[str, list[str]]) -> tuple[str, ...]:
 
 
 def _above(folder: str) -> Iterable[str]:
-    """``a/b/c`` -> ``a/b``, ``a``, and the root ``""``."""
+    """Yield the folders above one: of ``a/b/c`` ``a/b``, ``a``, and the root ``""``."""
     while folder:
         folder = folder.rpartition("/")[0]
         yield folder
 
 
 def _top_folder(images: dict[str, list[str]], parents: set[str]) -> str:
-    """``name/`` when all of a zip lies in one folder that itself holds folders and no images, else ``""``."""
+    """Return ``name/`` when all of a zip lies in one folder that itself holds folders and no images, else ``""``."""
     tops = {folder.partition("/")[0] for folder in images if folder}
     if len(tops) != 1 or images.get(""):
         return ""
@@ -328,20 +305,22 @@ def _top_folder(images: dict[str, list[str]], parents: set[str]) -> str:
 
 
 def _ending(name: str) -> str:
-    """``.HEIC`` of ``IMG_1.HEIC``; ``""`` where there is none."""
+    """Return the ending of a file's name, ``.HEIC`` of ``IMG_1.HEIC``; ``""`` where there is none."""
     return escape_name(PurePosixPath(name).suffix)
 
 
 def _is_expected(name: str, folder: str) -> bool:
-    """Whether a file that is no image need not be mentioned: what Longshot reads beside class folders, what tells of
-    the dataset, and what systems leave behind."""
+    """Tell whether a file that is no image need not be mentioned.
+
+    That is what Longshot reads beside class folders, what tells of the dataset, and what systems leave behind.
+    """
     if name in _LEFT_BEHIND:
         return True
     return not folder and (name in SIDE_FILES or name.upper().startswith(("README", "LICENSE", "LICENCE")))
 
 
 def _kinds(endings: Counter[str], shown: int = 5) -> str:
-    """`` (.HEIC 10, .pdf 2)``: the most frequent first."""
+    """Word the kinds of files, the most frequent first: `` (.HEIC 10, .pdf 2)``."""
     if not endings:
         return ""
     ordered = sorted(endings.items(), key=lambda entry: (-entry[1], entry[0]))
@@ -351,14 +330,14 @@ def _kinds(endings: Counter[str], shown: int = 5) -> str:
 
 
 def say_ignored(shown: str, endings: Counter[str]) -> str:
-    """``12 files of other kinds in PATH were ignored (.HEIC 10, .pdf 2)``, and how to read HEIC."""
+    """Say ``12 files of other kinds in PATH were ignored (.HEIC 10, .pdf 2)``, and how to read HEIC."""
     were = "was" if endings.total() == 1 else "were"
     remedy = f"; {HEIF_REMEDY}" if _has_heif(endings) else ""
     return f"{count(endings.total(), 'file')} of other kinds in {shown} {were} ignored{_kinds(endings, 5)}{remedy}"
 
 
 def other_endings(names: Iterable[str], folder: str = "") -> Counter[str]:
-    """How many files there are of each ending that is no image's; what need not be mentioned is left out."""
+    """Count the files of each ending that is no image's; what need not be mentioned is left out."""
     return Counter(
         _ending(name) for name in names if not is_image_name(name) and not _is_expected(name, folder)
     )

@@ -11,7 +11,6 @@ import contextlib
 import io
 import os
 import re
-import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -26,14 +25,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from longshot.base import Ints, UserError
 from longshot.data.dataset import EncodedStore, ImageStore
-from longshot.data.file_readers import (
-    container_stamps,
-    damage_of,
-    file_stamp,
-    file_stamps,
-    need_stamp,
-    reason_of,
-)
+from longshot.data.file_readers import OpenFiles, container_stamps, damage_of, file_stamps, reason_of
 
 HEIF_EXTENSIONS = frozenset((".heic", ".heif", ".hif"))
 HAS_HEIF = find_spec("pillow_heif") is not None  # an extra: without it these files are of another kind
@@ -68,7 +60,7 @@ class ImageError(UserError):
 
 
 def array_bytes(pixels: NDArray[np.generic]) -> bytes:
-    """What stands for an image that is stored as an array: its type, its shape and its numbers.
+    """Return the bytes that stand for an image stored as an array: its type, its shape and its numbers.
 
     >>> array_bytes(np.zeros((1, 2), np.uint8))
     b'array |u1 1,2\\n\\x00\\x00'
@@ -77,7 +69,7 @@ def array_bytes(pixels: NDArray[np.generic]) -> bytes:
 
 
 def rows_bytes(images: NDArray[np.generic], rows: Iterable[int]) -> Iterator[bytes]:
-    """``array_bytes`` of some images of an array [N, …]."""
+    """Yield ``array_bytes`` of some images of an array [N, …]."""
     plain = images.view(np.ndarray)  # a memory map is slow to index
     kind = plain.dtype.newbyteorder("<")
     head = f"array {kind.str} {','.join(map(str, plain.shape[1:]))}\n".encode()
@@ -86,7 +78,7 @@ def rows_bytes(images: NDArray[np.generic], rows: Iterable[int]) -> Iterator[byt
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file name is that of an image: a known extension, and not a hidden file."""
+    """Tell whether a file name is that of an image: a known extension, and not a hidden file."""
     dot = name.rfind(".")
     return dot > 0 and name[dot:].lower() in EXTENSIONS and not name.startswith(".")
 
@@ -103,7 +95,7 @@ def decode(data: bytes | IO[bytes], where: str) -> Image.Image:
 def decode_reduced(
     data: bytes | IO[bytes], where: str, enough: Callable[[int, int], tuple[int, int]] | None
 ) -> tuple[Image.Image, tuple[int, int]]:
-    """As ``decode``, but a JPEG at a half, a quarter or an eighth of its size where that is enough.
+    """Decode as ``decode`` does, but a JPEG at a half, a quarter or an eighth of its size where that is enough.
 
     Parameters
     ----------
@@ -150,7 +142,7 @@ def decode_reduced(
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """An image of any mode as RGB, transparency laid on white."""
+    """Convert an image of any mode to RGB, transparency laid on white."""
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
     if image.mode in _DEEP or image.mode.startswith("I;16"):
@@ -193,7 +185,7 @@ _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 
 
 def escape_name(name: str) -> str:
-    """A file name as the system gives it (undecodable bytes as lone surrogates), as a valid string.
+    """Escape a file name as the system gives it (undecodable bytes as lone surrogates) into a valid string.
 
     Reversible: bytes that are not UTF-8 become ``\\xNN``, and so does the backslash itself; other names
     stay as they are.
@@ -204,7 +196,7 @@ def escape_name(name: str) -> str:
 
 
 def unescape_name(key: str) -> str:
-    """The file name that ``escape_name`` was given."""
+    """Return the file name that ``escape_name`` was given."""
     if "\\" not in key:
         return key
 
@@ -222,17 +214,15 @@ class FileStore:
     root: str
     keys: pa.Array
 
-    def _path(self, row: int) -> str:
-        return os.path.join(self.root, unescape_name(self.keys[row].as_py()))  # noqa: PTH118  Path is slower
-
     def where(self, row: int) -> str:
-        """The words for a row in an error."""
+        """Name a row in an error."""
         return escape_name(self.root) + "/" + str(self.keys[row].as_py())
 
     def encoded(self, row: int) -> bytes:
-        """The bytes of one file."""
+        """Read the bytes of one file."""
+        path = os.path.join(self.root, unescape_name(self.keys[row].as_py()))  # noqa: PTH118  Path is slower
         try:
-            with open(self._path(row), "rb", 0) as file:  # noqa: PTH123  Path is slower
+            with open(path, "rb", 0) as file:  # noqa: PTH123
                 return file.read()
         except OSError as error:
             raise ImageError(self.where(row), reason_of(error)) from error
@@ -246,16 +236,12 @@ class FileStore:
         return decode_reduced(self.encoded(row), self.where(row), enough)
 
     def stamps(self, rows: Ints) -> Ints:
-        """(size, time of change in ns, inode) of each file [M, 3]; −1 when it is gone."""
+        """Return (size, time of change in ns, inode) of each file; −1 when it is gone, [M, 3]."""
         keys = self.keys.take(pa.array(rows)).to_pylist()
         return file_stamps([os.path.join(self.root, unescape_name(key)) for key in keys])  # noqa: PTH118
 
-    def stamp(self, row: int) -> tuple[int, int]:
-        """(size, time of change in ns); (-1, -1) when the file is gone."""
-        return file_stamp(self._path(row))
-
     def take(self, rows: Ints) -> FileStore:
-        """A store of these rows."""
+        """Return a store of these rows."""
         return FileStore(self.root, self.keys.take(pa.array(rows)))
 
 
@@ -268,11 +254,11 @@ class ZipStore:
     prefix: str = ""  # the common top folder, which keys leave out
 
     def where(self, row: int) -> str:
-        """The words for a row in an error."""
+        """Name a row in an error."""
         return f"{self.path}/{self.prefix}{self.keys[row].as_py()}"
 
     def encoded(self, row: int) -> bytes:
-        """The bytes of one member, as they were before the archive packed them."""
+        """Read the bytes of one member, as they were before the archive packed them."""
         key, where = self.prefix + self.keys[row].as_py(), self.where(row)
         archive, members = open_zip(self.path)
         if key not in members:
@@ -290,13 +276,8 @@ class ZipStore:
         """Decode one member, a JPEG no larger than is enough; and its full size."""
         return decode_reduced(self.encoded(row), self.where(row), enough)
 
-    def stamp(self, row: int) -> tuple[int, int]:
-        """(size, CRC) of the member; (-1, -1) when it is gone."""
-        member = open_zip(self.path)[1].get(self.prefix + self.keys[row].as_py())
-        return (member.file_size, member.CRC) if member is not None else (-1, -1)
-
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the archive: one look, whatever the number of images."""
+        """Return the stamp of the archive for each row: one look, whatever the number of images, [M, 3]."""
         return container_stamps((self.path,), np.zeros(len(rows), np.int64))
 
 
@@ -316,16 +297,16 @@ class RowsStore:
         return read_reduced(self.store, int(self.rows[row]), enough)
 
     def encoded(self, row: int) -> bytes:
-        """What the store behind holds."""
+        """Read the bytes from the store behind."""
         return encoded_of(self.store, int(self.rows[row]))
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the store behind."""
+        """Return the stamps of the store behind, [M, 3]."""
         return stamps_of(self.store, self.rows[rows])
 
 
 def innermost(store: ImageStore, rows: Ints) -> tuple[ImageStore, Ints]:
-    """The store that parts and views stand on, and the rows there."""
+    """Return the store that parts and views stand on, and the rows there."""
     while isinstance(store, RowsStore):
         rows, store = store.rows[rows], store.store
     return store, rows
@@ -340,7 +321,7 @@ def prepare_rows(store: ImageStore, rows: Ints) -> None:
 
 
 def read_reduced(store: ImageStore, row: int, enough: Enough) -> tuple[Image.Image, tuple[int, int]]:
-    """An image and its full size; a JPEG in a file or zip is decoded no larger than ``enough`` asks for."""
+    """Read an image and its full size; a JPEG in a file or zip is decoded no larger than ``enough`` asks for."""
     reduced = getattr(store, "read_reduced", None)
     if reduced is not None:
         pair: tuple[Image.Image, tuple[int, int]] = reduced(row, enough)
@@ -350,37 +331,22 @@ def read_reduced(store: ImageStore, row: int, enough: Enough) -> tuple[Image.Ima
 
 
 def encoded_of(store: ImageStore, row: int) -> bytes:
-    """What the digest of a row is over; of a store that only reads, the decoded pixels."""
+    """Return the bytes that the digest of a row is over; of a store that only reads, the decoded pixels."""
     return store.encoded(row) if isinstance(store, EncodedStore) else array_bytes(np.asarray(store.read(row)))
 
 
 def stamps_of(store: ImageStore, rows: Ints) -> Ints:
-    """The stamps of rows [M, 3]; −1 for a store that has none, whose digests cannot be remembered."""
+    """Return the stamps of rows; −1 for a store that has none, whose digests cannot be remembered, [M, 3]."""
     return store.stamps(rows) if isinstance(store, EncodedStore) else np.full((len(rows), 3), -1, np.int64)
 
 
 Members: TypeAlias = dict[str, zipfile.ZipInfo]
-_zips: dict[tuple[str, int, int, int], tuple[zipfile.ZipFile, Members]] = {}
-_zips_lock = threading.Lock()
-
-
-def open_zip(path: str) -> tuple[zipfile.ZipFile, Members]:
-    """An archive and its files by key, opened once per process and again when the file changed.
-
-    The process id is part of what is remembered: a forked worker would share the parent's file position.
-    """
-    address = (path, os.getpid(), *need_stamp(path))
-    with _zips_lock:
-        if address not in _zips:
-            for old in [other for other in _zips if other[:2] == address[:2]]:
-                del _zips[old]
-            _zips[address] = _read_directory(path)
-        return _zips[address]
 
 
 def _read_directory(path: str) -> tuple[zipfile.ZipFile, Members]:
+    """Open an archive and list its files by key."""
     try:
-        archive = zipfile.ZipFile(path)  # stays open for the life of the process
+        archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, UnicodeDecodeError, OSError, NotImplementedError) as error:
         raise UserError(
             f"{path} is not a whole zip archive ({damage_of(error)}); copy or download it again, or unpack it and give "
@@ -389,8 +355,11 @@ def _read_directory(path: str) -> tuple[zipfile.ZipFile, Members]:
     return archive, {member_name(info): info for info in archive.infolist()}
 
 
+open_zip = OpenFiles(_read_directory)  # path → the archive and its files by key
+
+
 def member_name(info: zipfile.ZipInfo) -> str:
-    """The key form of a member's name: what a folder scan gives once the archive is unpacked.
+    """Return the name of a member as a key: what a folder scan gives once the archive is unpacked.
 
     Archives from Unix hold raw bytes without saying so, and zipfile reads those as code page 437.
     """

@@ -54,7 +54,7 @@ class Survey(NamedTuple):
 
     @property
     def unreadable(self) -> Ints:
-        """The rows that cannot be read."""
+        """Return the rows that cannot be read."""
         return np.flatnonzero(np.array([bool(reason) for reason in self.reasons], np.bool_))
 
     def sizes(self) -> str:
@@ -86,7 +86,7 @@ class Survey(NamedTuple):
         return {kind: np.flatnonzero(mask) for kind, mask in masks.items() if mask.any()}
 
 
-def survey(dataset: Dataset, workers: int | None = None, *, refresh: bool = False) -> Survey:
+def survey_images(dataset: Dataset, workers: int | None = None, *, refresh: bool = False) -> Survey:
     """Decode every image and note what it is like.
 
     Each image is decoded once and the outcome remembered: a later call decodes only files that are new or
@@ -147,8 +147,8 @@ def survey(dataset: Dataset, workers: int | None = None, *, refresh: bool = Fals
 
 
 def find_bad(dataset: Dataset, workers: int | None = None, *, refresh: bool = False) -> list[tuple[str, str]]:
-    """Decode every image, as :func:`survey` does, and return (key, reason) of those that cannot be read, in order."""
-    looked = survey(dataset, workers, refresh=refresh)
+    """Decode every image, as ``survey_images`` does, and return (key, reason) of those that cannot be read."""
+    looked = survey_images(dataset, workers, refresh=refresh)
     return [(dataset.keys[int(row)].as_py(), looked.reasons[row]) for row in looked.unreadable]
 
 

@@ -6,6 +6,7 @@ A compressed tar is unpacked to a plain tar in the cache, never to files: a path
 from __future__ import annotations
 
 import bz2
+import fnmatch
 import gzip
 import lzma
 import posixpath
@@ -24,8 +25,8 @@ import pyarrow as pa
 
 from longshot.base import UserError, cache_dir, count, first, note
 from longshot.data.dataset import ImageStore, canonical_split
-from longshot.data.file_readers import reason_of
-from longshot.data.formats.base import remembered, unpacked, unpacked_again
+from longshot.data.file_readers import explain_refusal
+from longshot.data.formats.base import UnpackedCopy, cached_index
 from longshot.data.formats.spans import SpanStore, read_span
 from longshot.data.scan import Scan, look_archive, look_folder, zip_members
 from longshot.data.stores import FileStore, ZipStore, escape_name, open_zip, unescape_name
@@ -72,70 +73,65 @@ class Tree:
 
     @property
     def shown(self) -> str:
-        """The path in messages."""
+        """Return the path as messages show it."""
         return escape_name(str(self.path))
 
     @cached_property
     def images(self) -> list[str]:
-        """Full paths of all images: those in no folder, then class-major."""
+        """List the full paths of all images: those in no folder, then class-major."""
         return [self.scan.prefix + key for key in (*self.scan.stray, *self.scan.keys.to_pylist())]
 
     def key(self, image: str) -> str:
-        """The key of the image at a full path."""
+        """Return the key of the image at a full path."""
         return image.removeprefix(self.scan.prefix)
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file that tells something; UserError for one that no file of labels has the size of."""
+        """Read a file that tells something; UserError for one that no file of labels has the size of."""
+        read: Callable[[], bytes]
         if self.tar:
-            size = self.index[name][1]
+            size, read = self.index[name][1], partial(read_span, self.tar, *self.index[name])
         elif self.path.is_dir():
-            size = (self.path / unescape_name(name)).stat().st_size
+            file = self.path / unescape_name(name)
+            size, read = file.stat().st_size, file.read_bytes
         else:
-            size = open_zip(str(self.path))[1][name].file_size
+            archive, members = open_zip(str(self.path))
+            size, read = members[name].file_size, partial(archive.read, members[name])
         if size > _LARGEST:
             raise UserError(
                 f"{self.shown}/{name} has {size:,} bytes; labels are read from files of up to {_LARGEST:,}."
             )
-        if self.tar:
-            return read_span(self.tar, *self.index[name])
-        if not self.path.is_dir():
-            archive, members = open_zip(str(self.path))
-            return archive.read(members[name])
-        try:
-            return (self.path / unescape_name(name)).read_bytes()
-        except OSError as error:
-            raise UserError(f"Cannot open {self.shown}/{name}: {reason_of(error)}.") from error
+        with explain_refusal("open", f"{self.shown}/{name}"):
+            return read()
 
     def store(self, keys: pa.Array) -> ImageStore:
-        """The images of some keys."""
+        """Return a store of the images of some keys."""
         if self.path.is_dir():
             return FileStore(str(self.path), keys)
         if not self.tar:
             return ZipStore(str(self.path), keys, self.scan.prefix)
         spans = [self.index[self.scan.prefix + key] for key in keys.to_pylist()]
         offset, length = np.array(spans, np.int64).reshape(-1, 2).T
-        copied = self.tar != str(self.path)
-        again = partial(unpacked_again, self.path, partial(_unpack, self.path)) if copied else None
+        copy = UnpackedCopy(self.path, _unpack) if self.tar != str(self.path) else None
         file = np.zeros(len(keys), np.int64)
-        return SpanStore((self.tar,), file, offset, length, names=keys, unpack=(again,))
+        return SpanStore((self.tar,), file, offset, length, names=keys, unpack=(copy,))
 
     def stamped(self, names: Sequence[str]) -> list[Path]:
-        """The files of the system that change when some files of the tree do."""
+        """List the files of the system that change when some files of the tree do."""
         return [self.path / unescape_name(name) for name in names] if self.path.is_dir() else [self.path]
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a name is that of an archive which opens like a folder."""
+    """Tell whether a name is that of an archive which opens like a folder."""
     return path.name.lower().endswith(ARCHIVES)
 
 
 def archive_stem(path: Path) -> str:
-    """``photos`` of ``photos.tar.gz``."""
+    """Return the name of an archive without its ending: ``photos`` of ``photos.tar.gz``."""
     ending = next((ending for ending in ARCHIVES if path.name.lower().endswith(ending)), path.suffix)
     return path.name[: len(path.name) - len(ending)] or path.name
 
 
-def look_at(path: Path, *, refresh: bool = False) -> Tree:
+def list_tree(path: Path, *, refresh: bool = False) -> Tree:
     """List what lies in a folder, a zip or a tar."""
     if path.is_dir():
         return Tree(path, look_folder(path, refresh=refresh))
@@ -143,8 +139,8 @@ def look_at(path: Path, *, refresh: bool = False) -> Tree:
         return Tree(path, look_archive(path, partial(zip_members, path), refresh=refresh))
     with path.open("rb") as file:
         packed = file.read(2) in _PACKED
-    tar = unpacked(path, partial(_unpack, path)) if packed else path
-    table = remembered(f"members of {tar}", [tar], partial(_tar_table, tar), refresh=refresh)
+    tar = UnpackedCopy(path, _unpack).path() if packed else path
+    table = cached_index(f"members of {tar}", [tar], partial(_tar_table, tar), refresh=refresh)
     rows = zip(*(table[column].to_pylist() for column in table.column_names), strict=True)
     index = {escape_name(name.removeprefix("./")): (offset, length) for name, offset, length in rows}
     return Tree(path, look_archive(path, lambda: index, refresh=refresh), str(tar), index)
@@ -156,7 +152,7 @@ def _tar_table(tar: Path) -> pa.Table:
 
 
 def tar_members(shard: Path) -> Iterator[tuple[str, int, int]]:
-    """(name, offset, length) of the files of a tar, and the certainty that it was read to its end."""
+    """Yield (name, offset, length) of the files of a tar; UserError where it was not read to its end."""
     size = shard.stat().st_size
     remedy = "copy or download it again"
     try:
@@ -226,7 +222,7 @@ def tell_unlisted(tree: Tree, listed: set[str], files: str, earlier: Sequence[st
 
 
 def check_listed(tree: Tree, file: str, listed: Sequence[tuple[str, list[str]]], remedy: str) -> None:
-    """UserError where a file lists images that are missing, or not to be told apart: then ``remedy`` helps.
+    """Raise UserError where a file lists images that are missing, or not to be told apart: then ``remedy`` helps.
 
     ``listed`` holds each path as it is written, with the images that it may mean.
     """
@@ -255,7 +251,7 @@ class ImagePaths:
             self.names.setdefault(name.rpartition(".")[0], []).append(image)
 
     def find(self, written: str, folder: str, split: str | None) -> list[str]:
-        """The images that a written path can mean: one where it is clear, none where there is no such.
+        """Find the images that a written path can mean: one where it is clear, none where there is no such.
 
         Parameters
         ----------
@@ -283,7 +279,7 @@ class ImagePaths:
 
 
 def _nearest(images: list[str], plain: str) -> list[str]:
-    """Images of a name whose folders agree with a path from behind as far as any do."""
+    """Return the images whose folders agree with a path from behind as far as any do."""
     depths = [_agreement(image, plain) for image in images]
     return [image for image, depth in zip(images, depths, strict=True) if depth == max(depths)]
 
@@ -299,14 +295,17 @@ def _fits(image: str, plain: str) -> bool:
 
 
 def _agreement(image: str, plain: str) -> int:
-    ours, theirs = PurePosixPath(image).parts[-2::-1], PurePosixPath(plain).parts[-2::-1]
-    return next(
-        (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
-    )
+    """Count the folders, from behind, that two paths share."""
+    return len(posixpath.commonprefix([PurePosixPath(path).parts[-2::-1] for path in (image, plain)]))
+
+
+def is_called(file: str, pattern: str) -> bool:
+    """Tell whether a path, or its last part, fits a pattern with stars."""
+    return any(fnmatch.fnmatchcase(name, pattern) for name in (file, file.rpartition("/")[2]))
 
 
 def splits_in(path: str) -> list[str]:
-    """The splits that the folders of a path name, in order.
+    """Return the splits that the folders of a path name, in order.
 
     >>> splits_in("data/Training/cat/1.jpg")
     ['train']
@@ -320,7 +319,7 @@ def _splits_of_folder(folder: str) -> list[str]:
 
 
 def folder_split(name: str) -> str | None:
-    """The split that a folder is for, if its name says nothing else.
+    """Return the split that a folder is for, if its name says nothing else.
 
     >>> folder_split("Training"), folder_split("test_images"), folder_split("train_station")
     ('train', 'test', None)
@@ -330,7 +329,7 @@ def folder_split(name: str) -> str | None:
 
 
 def split_of_file(name: str) -> str | None:
-    """The split that a table or annotation is of, by its folders or a word of its name (``instances_val.json``)."""
+    """Return the split that a table or annotation is of, by its folders or a word of its name (``labels_val.json``)."""
     by_folder = splits_in(name)
     if by_folder:
         return by_folder[0]

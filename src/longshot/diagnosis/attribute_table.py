@@ -42,9 +42,9 @@ from longshot.data import (
     ImageError,
     ImageStore,
     as_dataset,
-    described,
     digest_column,
     read_attributes,
+    with_checked_attributes,
     without_digests,
 )
 from longshot.diagnosis.alterations import ALTERED, FORMS, alter, learn_signatures
@@ -92,9 +92,9 @@ def measure_attributes(
     dataset : Dataset, str or path
         A dataset, its name or its path.
     attributes : path, optional
-        A CSV with further attributes: a column ``path``, then one per attribute.
-    out : path, optional
-        Write all of them with the images' paths and short digests, as CSV (.csv) or Parquet (.parquet). Beside the
+        A CSV with further attributes. It has a column ``path``, then one per attribute.
+    out : file, optional
+        Write all of them as CSV (.csv) or Parquet. The images' paths and short digests stand beside. Beside the
         images as attributes.csv, the file makes every attribute usable in rules such as
         ``query_where="brightness < 0.3"``. ``"-"`` is the screen.
     force : bool
@@ -146,7 +146,7 @@ def image_attributes(
                 read_attributes(data, dataset.keys, str(path)), dataset, f"The attributes in {path}"
             )
         )
-    own = described(dataset).attributes
+    own = with_checked_attributes(dataset).attributes
     if own is not None:
         tables.append(own)
     if pixels is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import COUNT, FILE_PLACE, FOLDER, echo_json, shared
+from longshot.base import FILE_PLACE, echo_json, force_option, json_option, verb_options
 
 if TYPE_CHECKING:
     from longshot.diagnosis.folder_check import Verdict
@@ -18,16 +18,11 @@ EXIT_CODES: dict[Verdict | None, int] = {None: 0, "passed": 0, "failed": 1, "und
 
 @click.command()
 @click.argument("dataset", metavar="FOLDER")
-@click.option("-b", "--backbone", "backbones", multiple=True, help="A network to measure; may be repeated.")
-@click.option("--judge", help="The network that chooses look-alike classes and difficult references.")
-@click.option("--need", type=float, help="Gate: the accuracy that all classes at once must reach, as 0.9.")
-@click.option("--shot", type=COUNT, default=5, help="Reference photos per class.")
-@click.option("-t", "--tasks", type=COUNT, default=200, help="Tasks of five classes of each kind.")
-@click.option("--draws", type=COUNT, default=20, help="How often references for all classes are drawn.")
-@click.option("-o", "--out", type=FOLDER, help="Folder for testbeds, results and the page. [NAME-check]")
+@verb_options("check")
 @click.option("--markdown", type=FILE_PLACE, help="Also write the tables as Markdown.")
 @click.option("--junit", type=FILE_PLACE, help="Also write the verdict as JUnit's XML.")
-@shared("force", "device", "engine", "seed", "json")
+@force_option
+@json_option
 def check_command(
     dataset: str,
     backbones: tuple[str, ...],

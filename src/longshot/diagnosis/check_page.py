@@ -98,7 +98,9 @@ def measured_sheet(check: FolderCheck) -> Sheet:
 def curve_sheet(check: FolderCheck) -> Sheet:
     """Return accuracy on all classes against the number of reference photos per class."""
     photos = [number for number, _ in next(iter(check.curve.values()))]
-    rows = [(number, {name: dict(points)[number] for name, points in check.curve.items()}) for number in photos]
+    rows = [
+        (number, {name: dict(points)[number] for name, points in check.curve.items()}) for number in photos
+    ]
 
     def of(name: str) -> Any:
         return lambda row: row[1][name]
@@ -137,7 +139,8 @@ def verdict_line(check: FolderCheck) -> str:
     if check.need is None:
         return ""
     best, needed = check.best, check.photos_needed()
-    reached = f"{_estimate(best.accuracy)} % with {count(check.shot, 'photo')} per class, {percent(check.need)} % needed"
+    photos = f"{count(check.shot, 'photo')} per class"
+    reached = f"{_estimate(best.accuracy)} % with {photos}, {percent(check.need)} % needed"
     most = check.curve[best.backbone][-1][0]
     if check.verdict == "passed":
         return f"Passed: {best.backbone} reaches {reached}."
@@ -175,7 +178,8 @@ def record(check: FolderCheck) -> dict[str, Any]:
         "judge": check.judge,
         "methods": dict(check.methods),
         "measured": [
-            {**vars(row), "accuracy": row.accuracy.as_dict(), "title": TITLES[row.kind]} for row in check.measured
+            {**vars(row), "accuracy": row.accuracy.as_dict(), "title": TITLES[row.kind]}
+            for row in check.measured
         ],
         "curve": {
             name: [{"photos": photos, **accuracy.as_dict()} for photos, accuracy in points]
@@ -196,7 +200,9 @@ def to_markdown(check: FolderCheck) -> str:
     lines = [f"- {line}" for line in summary_lines(check)]
     verdict = verdict_line(check)
     heading = [f"{_HEADING}{escape_markdown(check.sheet.dataset.name)}", ""]
-    return "\n".join([*heading, *([f"**{verdict}**", ""] if verdict else []), *lines, "", *map(markdown, sheets)])
+    return "\n".join(
+        [*heading, *([f"**{verdict}**", ""] if verdict else []), *lines, "", *map(markdown, sheets)]
+    )
 
 
 def to_junit(check: FolderCheck) -> str:
@@ -207,7 +213,10 @@ def to_junit(check: FolderCheck) -> str:
         high = score.accuracy.mean if score.accuracy.high is None else score.accuracy.high
         low = need is not None and high < need
         cases.append(
-            (score.class_id, f"{score.name}: {_estimate(score.accuracy)} %, below {percent(need)} %" if low else "")
+            (
+                score.class_id,
+                f"{score.name}: {_estimate(score.accuracy)} %, below {percent(need)} %" if low else "",
+            )
         )
     failures = sum(bool(text) for _, text in cases)
     lines = [f'{_SUITE} tests="{len(cases)}" failures="{failures}">']
@@ -231,7 +240,11 @@ def render_check(check: FolderCheck) -> str:
     }
     curve = {"sheet": curve_sheet(check), "svg": _plot_curve(check)}
     pairs = _pictured_pairs(check)
-    classes = {"sheet": class_sheet(check), "pairs": pair_sheet(check) if check.pairs else None, "pictured": pairs}
+    classes = {
+        "sheet": class_sheet(check),
+        "pairs": pair_sheet(check) if check.pairs else None,
+        "pictured": pairs,
+    }
     sections = [
         Section("verdict", "How well classes are told apart", summary, "check_summary"),
         Section("photos", "How many photos are needed", curve, "check_curve"),
@@ -358,6 +371,4 @@ def _pictures(check: FolderCheck, keys: Sequence[str]) -> list[dict[str, Any]]:
     except UserError as error:
         note(f"No pictures: {error}")
         return []
-    return [
-        {"key": key, "source": thumbnail(image, _SIDE)} for key, image in zip(keys, loaded, strict=True)
-    ]
+    return [{"key": key, "source": thumbnail(image, _SIDE)} for key, image in zip(keys, loaded, strict=True)]

@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import (
-    COUNT,
-    FILE,
-    FILE_PLACE,
-    PATH,
-    PLACE,
-    datasets_option,
-    echo_json,
-    pairs_option,
-    print_table,
-    print_written,
-    shared,
-)
+from longshot.base import PLACE, echo_json, json_option, print_table, print_written, verb_options
 
 if TYPE_CHECKING:
     from longshot.diagnosis.explanation import Explanation
@@ -27,12 +15,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("dataset")
-@click.option("--attributes", type=PATH, help="A CSV with further attributes.")
-@click.option("-o", "--out", type=FILE, help="Write all of them as CSV (.csv) or Parquet.")
-@shared("force", "json")
-def attributes_command(
-    dataset: str, attributes: Path | None, out: Path | None, force: bool, as_json: bool
-) -> None:
+@verb_options("measure_attributes")
+@json_option
+def attributes_command(dataset: str, out: Path | None, as_json: bool, **settings: Any) -> None:
     """Describe the attributes of DATASET's images: annotated ones, and those measured from the pixels.
 
     \b
@@ -45,7 +30,7 @@ def attributes_command(
     import longshot
     from longshot.base import is_stream
 
-    table = longshot.measure_attributes(dataset, attributes=attributes, out=out, force=force)
+    table = longshot.measure_attributes(dataset, out=out, **settings)
     print_table([_row(name, table.column(name)) for name in table.column_names], as_json=as_json)
     if out is not None and not as_json:
         shown = out if is_stream(out) else out.resolve()
@@ -71,38 +56,8 @@ def _row(name: str, values: Any) -> dict[str, Any]:
 
 @click.command()
 @click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PLACE)
-@click.option("--run", type=PLACE, help="A run on the first testbed: the hardest tasks come first.")
-@click.option("--focus", metavar="TEXT", help="With --run: only the series with TEXT in its name.")
-@click.option("--task", "task", type=click.IntRange(min=0), help="Explain this task alone.")
-@click.option("--top", type=COUNT, default=5, help="How many tasks to show.")
-@click.option(
-    "--backbone", help="Also say to which class's support the queries lie nearest, by its features."
-)
-@click.option(
-    "--intervene",
-    type=click.Choice(["none", "replace", "pixels"]),
-    default="none",
-    help="Take suspected causes away and evaluate again with --backbone: replace puts supports without the cause in "
-    "place of those that have it; pixels compares these with the same images altered.",
-)
-@click.option("--method", default="protonet", help="What evaluates with --intervene, on features.")
-@pairs_option(
-    "--attributes",
-    "attributes",
-    "DATASET=FILE",
-    "A CSV with further attributes: a column path, then one per attribute.",
-)
-@click.option("--no-pixels", is_flag=True, help="Only annotated attributes; measure nothing from the pixels.")
-@click.option(
-    "--level",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.05,
-    help="Share of false discoveries that is put up with.",
-)
-@click.option("--html", type=FILE_PLACE, help="Write a page with the pictures.")
-@shared("force")
-@datasets_option("Where a dataset lives now.")
-@shared("device", "engine", "on", "gpus_per_worker", "retry_failed", "json")
+@verb_options("explain", {"attributes": {"flags": ["--attributes"]}})
+@json_option
 def explain_command(
     testbeds: tuple[Path, ...], task: int | None, top: int, html: Path | None, as_json: bool, **settings: Any
 ) -> None:

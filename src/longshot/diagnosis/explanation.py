@@ -300,41 +300,36 @@ def explain(
     ----------
     testbeds : Testbed, path, sequence or mapping
         The first is explained task by task; the supports of the others are set beside its own.
-    run : Results or path, optional
-        Results on the first testbed: they give each task its accuracy, and the hardest tasks come first.
-    focus : str, optional
-        Take only the series of the run with this text in their names, as in ``"ridge on pixels"``; the mean over all
-        series where it is left out.
-    task : int, optional
+    run : Results or path or URL, optional
+        A run on the first testbed: the hardest tasks come first. It gives each task its accuracy.
+    focus : TEXT, str, optional
+        With ``run``: only the series with TEXT in its name. The mean over all series where it is left out.
+    task : int, at least 0, optional
         Explain this task alone.
-    top : int
-        How many tasks the page shows with pictures, eight or more.
+    top : int, at least 1
+        How many tasks to show. A page shows eight or more with pictures.
     backbone : str, optional
-        Also say to which class's support the queries lie nearest by the features of this backbone.
+        Also say to which class's support the queries lie nearest, by its features.
     intervene : {"none", "replace", "pixels"}
-        Take suspected causes away and evaluate again: ``replace`` puts images of the same class without the cause in
-        place of the supports that have it, and compares with other images that have it and with replacing as many at
-        random. ``pixels`` compares with the same images altered as the supports look, and embedded. Needs ``backbone``.
+        Take suspected causes away and evaluate again with ``backbone``: replace puts supports without the cause
+        in place of those that have it; pixels compares these with the same images altered. Both are compared
+        with other images that have the cause, and with replacing as many at random.
     method : str
-        What evaluates then: any method on features.
-    attributes : mapping, optional
-        Dataset → CSV with further attributes: a column ``path``, then one per attribute.
+        What evaluates with ``intervene``, on features.
+    attributes : DATASET=FILE, mapping, optional
+        A CSV with further attributes: a column path, then one per attribute.
     no_pixels : bool
         Only annotated attributes; measure nothing from the pixels.
-    level : float
-        Share of false discoveries that is put up with, above 0 and up to 1.
-    html : path, optional
-        Write a page with the pictures; ``"-"`` is the screen.
+    level : float, above 0, up to 1
+        Share of false discoveries that is put up with.
+    html : file or URL, optional
+        Write a page with the pictures. ``"-"`` is the screen.
     force : bool
         Replace what is at ``html``, even if it is no page that Longshot wrote.
-    datasets : mapping, optional
-        Name → dataset or path, for datasets that do not lie where this machine saw them last.
-    device : str
-        Where to compute with the backbone: auto, cpu, cuda or mps.
-    engine : str, optional
-        What computes backbones, as in ``embed``.
-    on, gpus_per_worker, retry_failed : optional
-        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
+    datasets : optional
+        As in ``evaluate``.
+    device, engine, on, gpus_per_worker, retry_failed : optional
+        As in ``embed``.
 
     Returns
     -------

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from longshot.api import DatasetSheet, sample, show_dataset
+from longshot.api import DatasetSheet, show_dataset
 from longshot.audit import find_suspects
 from longshot.base import UserError, claim_folder, count, note
 from longshot.data import Dataset, open_dataset
 from longshot.evaluation import ClassScore, Results, count_confusions, evaluate, score_classes
 from longshot.models import list_backbones
 from longshot.statistics import ConfusedPair, Interval, mean_interval, most_confused
-from longshot.tasks import AllShape, FixedShape, Testbed
+from longshot.tasks import AllShape, FixedShape, Testbed, sample
 
 if TYPE_CHECKING:
     from longshot.models import Suspects
@@ -184,26 +184,26 @@ def check(
     ----------
     dataset : Dataset, str or Path
         What ``open_dataset`` opens; images that cannot be read are left out and counted.
-    backbones : str or list, optional
-        Networks to measure. EfficientNet-Lite0 where the extra ``efficientnet`` is installed, else ``pixels``.
-    judge : str, optional
-        The network that chooses what is hard; the first EfficientNet-Lite that is not measured.
+    backbones : str or list of those, optional
+        Network to measure; may be repeated. Default: efficientnet-lite0 where it is installed, else pixels.
+    judge : BACKBONE, str, optional
+        Network that chooses look-alike classes and difficult references. Default: the first EfficientNet-Lite that
+        is not measured.
     need : float, optional
-        The accuracy that all classes at once shall reach, between 0 and 1. The verdict is about it.
-    shot : int
+        Gate: the accuracy that all classes at once must reach, such as 0.9.
+    shot : int, at least 1
         Reference photos per class.
-    tasks : int
+    tasks : int, at least 2
         Tasks of five classes of each kind.
-    draws : int
-        How often references are drawn for the problem of all classes.
-    seed : int
-        The root of every random stream.
-    out : path, optional
-        Folder for testbeds, results and the page. The same call goes on where it was interrupted.
-    device : str
-        Where to compute: "auto", "cpu", "cuda" or "mps".
-    engine : str, optional
-        What computes backbones, as in ``embed``.
+    draws : int, at least 2
+        How often references are drawn for all classes at once.
+    out : folder, optional
+        Folder for testbeds, results and the page. The same call goes on where it was interrupted. Default:
+        NAME-check.
+    device, engine : optional
+        As in ``embed``.
+    seed : int, at least 0
+        Random seed.
 
     Returns
     -------

@@ -53,3 +53,4 @@ from .views import names_only as names_only  # What a run vouches for by names o
 from .results import accuracy_halves as accuracy_halves  # Half the widths of accuracy's intervals over tasks and …
 from .run_inputs import find_datasets as find_datasets  # Fingerprint → dataset for all that testbeds use
 from .run_record import LEVELS as LEVELS  # how a test image was seen in training, in words
+from .metrics import METRICS as METRICS  # the metrics by name: title, unit, whether lower is better

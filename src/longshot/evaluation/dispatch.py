@@ -30,9 +30,10 @@ from longshot.base import (
     executor,
     progress,
 )
-from longshot.data import ImageStore, Shipment, shipment
-from longshot.evaluation.compute import WORST_LOSS, Work, compute, score_tasks, task_metrics
+from longshot.data import ImageStore, Shipment, plan_shipment
+from longshot.evaluation.compute import Work, compute, score_tasks, task_metrics
 from longshot.evaluation.image_source import ImageSource, sent_images
+from longshot.evaluation.metrics.standard import WORST_LOSS
 from longshot.evaluation.run_inputs import FeatureSource, used_rows
 from longshot.evaluation.units import Unit
 from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise_access, leaves_open
@@ -95,7 +96,7 @@ def measure_candidate(method: ImageMethod, source: ImageSource, tasks: TaskRows,
     """Measure accuracy and loss of a candidate on one task; none right at the worst loss where it breaks down."""
     [(_, scores, labels, ways)] = score_tasks(method, source, tasks, source.backbone.device, _SEED)
     metrics = task_metrics(scores, labels, ways)
-    values = [float(metrics.accuracy), float(metrics.loss)]
+    values = [float(metrics["accuracy"]), float(metrics["loss"])]
     tick(1)
     return [0.0, WORST_LOSS] if bool(metrics.invalid) else values
 
@@ -153,7 +154,7 @@ class Dispatch:
             source.prepare()
             return
         rows = used_rows(work.bound for work in works)
-        sent = shipment(self.executor, source.dataset.store, rows, source.dataset.name)
+        sent = plan_shipment(self.executor, source.dataset.store, rows, source.dataset.name)
         self._numbers[id(source)] = len(self._held)
         self._held.append(source.portable(sent.store))
         self._shipments[id(source)] = sent

@@ -27,16 +27,25 @@ from longshot.evaluation.run_inputs import (
 )
 from longshot.evaluation.run_record import add_entry, add_network, add_testbed
 from longshot.evaluation.units import Unit, chunks
-from longshot.models import Backbone, ImageMethod, Method, adaptable, backbone_parts, leaves_open, variant_of
+from longshot.models import (
+    Backbone,
+    ImageMethod,
+    Method,
+    adaptable,
+    backbone_parts,
+    get_method,
+    leaves_open,
+    variant_of,
+)
 from longshot.tasks import Testbed
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
-    from longshot.models import BackboneLike, Features, ModuleBackbone, Precomputed
+    from longshot.models import BackboneLike, Features, MethodLike, ModuleBackbone, Precomputed
 
 Testbeds: TypeAlias = TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike]
 Backbones: TypeAlias = "BackboneLike | Sequence[BackboneLike] | Mapping[str, BackboneLike]"
-Methods: TypeAlias = str | Method | ImageMethod | Sequence[str | Method | ImageMethod]
+Methods: TypeAlias = "MethodLike | Sequence[MethodLike] | Mapping[str, MethodLike]"
 _UNIT_OF_IMAGES = 4  # tasks per unit of a method that adapts a network: each may cost seconds or minutes
 
 
@@ -151,7 +160,16 @@ class EvaluationPlan:
                 self.opened.rename(label, recorded)
         for content_hash, testbed in self.testbeds.items():
             self.names[content_hash] = add_testbed(run, self.names[content_hash], testbed)
-        for method in self.methods:
+        for number, method in enumerate(self.methods):
+            entries = run["methods"].items()
+            called = next(
+                (key for key, entry in entries if entry.get("identity") == method.identity), method.call
+            )
+            if called != method.call:
+                note(
+                    f"'{method.call}' is the method that this run calls '{called}': its results stand under that"
+                )
+                self.methods[number] = method = get_method(method, called)
             names = ("name", "setting", "kind", "settings", "version", "identity")
             facts: dict[str, Any] = {name: getattr(method, name) for name in names}
             variant = variant_of(method)

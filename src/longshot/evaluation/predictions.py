@@ -32,9 +32,11 @@ from longshot.base import (
     delivered,
     has_columns,
     has_parquet,
+    load_target,
     local_copy,
     read_parquet,
 )
+from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.results import Results, cell_rows
 from longshot.evaluation.verdicts import RunSeries
 from longshot.statistics import compare_many, holm, mean_interval
@@ -42,7 +44,7 @@ from longshot.tasks import Testbed
 
 _META_KEY = b"longshot"
 _KIND = OutputKind("file of predictions", {".parquet": has_parquet("longshot", testbed=..., name=...)})
-SCORES = ("accuracy", "balanced_accuracy", "normalized_accuracy")
+SCORES = tuple(name for name, facts in METRICS.items() if facts.of_counts)
 _SCORES_FILE = OutputKind(
     "table of scores",
     {".parquet": has_parquet("longshot_scores"), ".csv": has_columns("task", "dataset", "way", *SCORES)},
@@ -211,7 +213,7 @@ def score_predictions(predictions: Predictions, testbed: Testbed) -> pa.Table:
     Returns
     -------
     pyarrow.Table
-        ``task``, ``dataset``, ``way``, ``accuracy``, ``balanced_accuracy``, ``normalized_accuracy``; a row per task.
+        ``task``, ``dataset``, ``way``, and every metric that needs no scores, such as ``accuracy``; a row per task.
     """
     labels = check_predictions(predictions, testbed)
     truth = testbed.column("query_label")
@@ -221,18 +223,13 @@ def score_predictions(predictions: Predictions, testbed: Testbed) -> pa.Table:
     right = (labels.values == truth.values).astype(np.float64)
     total = np.bincount(cell, minlength=tasks * width).reshape(tasks, width)
     hits = np.bincount(cell, right, minlength=tasks * width).reshape(tasks, width)
-    occurs = np.maximum((total > 0).sum(1), 1)
-    balanced = (hits / np.maximum(total, 1)).sum(1) / occurs
-    chance = 1.0 / ways
-    normalised = np.where(ways > 1, (balanced - chance) / np.maximum(1 - chance, 0.5), 0.0)
+    formulas = {name: load_target(METRICS[name].target)() for name in SCORES}
     return pa.table(
         {
             "task": testbed.table.column("task"),
             "dataset": testbed.table.column("dataset").cast(pa.string()),
             "way": testbed.table.column("way"),
-            "accuracy": hits.sum(1) / np.maximum(total.sum(1), 1),
-            "balanced_accuracy": balanced,
-            "normalized_accuracy": normalised,
+            **{name: metric.of_counts(hits, total, ways) for name, metric in formulas.items()},
         }
     )
 
@@ -325,10 +322,10 @@ def score(
         A file as ``write_predictions`` makes it, or a table with a row per query.
     testbed : path or URL, or Testbed
         A testbed, its file, or the folder of a release or run that holds it.
-    against : path or URL, or Results, optional
-        Compare with what this run holds on the same testbed, task by task.
-    out : path, optional
-        Write the scores per task (.parquet or .csv); ``"-"`` is the screen.
+    against : RUN, path or URL, or Results, optional
+        Also compare, task by task, with what this run holds on the same testbed.
+    out : file, optional
+        Write the scores per task (.parquet or .csv). ``"-"`` is the screen.
     force : bool
         Replace what is there, even if Longshot did not write it.
 

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from longshot.base import UserError, count, parse_call, show_noun
 from longshot.evaluation import units
+from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.run_record import CELL
 from longshot.evaluation.run_stores import RunFolder, RunMemory, RunStore, open_store
-from longshot.evaluation.units import METRICS
 from longshot.statistics import mean_interval
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.base import Floats, Ints, UserError, count, note
+from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.results import Results, cell_rows, match_methods, match_testbeds
-from longshot.evaluation.units import METRICS
 from longshot.evaluation.verdicts import (
-    LOWER_IS_BETTER,
     Compared,
     Policy,
     RunComparison,
@@ -81,22 +80,23 @@ def compare(
     ----------
     a, b : Results or path
         The runs. Without ``b``, and without ``against``, all pairs of series of ``a`` are compared.
-    methods : str or list of str
-        Only these methods, by name or by their whole call.
-    against : str or list of str
-        The methods in B, where they are others than ``methods``; with one run, the methods to compare with.
+    methods : NAME, list of str
+        Only this method, by name or by its whole call; repeat for several.
+    against : NAME, list of str
+        The method in B, where it is another than that of ``methods``; with one run, the method to compare with.
     metric : str
-        ``"accuracy"``, ``"balanced_accuracy"``, ``"normalized_accuracy"``, ``"top5"`` or ``"loss"``.
-    testbed : str, optional
+        What is compared. A name of ``longshot.evaluation.METRICS``.
+    testbed : NAME, str, optional
         Only this testbed, by name or by its hash.
-    fail_if_worse : float, optional
-        The gate: what B may be worse by at most, in percentage points (nats for the loss).
+    fail_if_worse : POINTS, float, at least 0, optional
+        Gate: fail if B is worse than A by more than POINTS (percentage points; nats for the loss) and chance
+        does not explain it (corrected p < 0.05), or if B lacks a series of A.
     allow_missing : bool
-        Accept that B lacks series or testbeds of A; the gate fails otherwise.
-    undecided : str
-        What becomes of a loss beyond the bound that chance may explain: ``"fail"`` or ``"pass"``.
-    seed : int
-        Of the random signs of the test, where not all can be tried.
+        Accept that B lacks series or testbeds of A.
+    undecided : {"pass", "fail"}
+        What becomes of a loss of more than POINTS that chance may explain.
+    seed : int, at least 0
+        Random seed. It draws the signs of the test, where not all can be tried.
 
     Returns
     -------
@@ -262,7 +262,7 @@ def compare_within(
 
 def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Compared]:
     """Test all pairs, those with the same tasks together, and correct over all of them."""
-    better = metric not in LOWER_IS_BETTER
+    better = not METRICS[metric].lower_is_better
     tested = compare_pairs([job.pair for job in jobs], higher_is_better=better, seed=seed)
     over_classes = _over_classes(run, jobs) if metric == "accuracy" else [None] * len(jobs)
     facts = run.run["testbeds"]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.base import Ints, TaskRows, UserError, hash_text, note
-from longshot.models import AnyMethod, ImageMethod, Method, get_method, variant_methods
+from longshot.models import ImageMethod, Method, get_method, variant_methods
 from longshot.tasks import Testbed, say_changed, straddling_tasks
 
 if TYPE_CHECKING:
@@ -175,20 +175,33 @@ def find_testbed(path: Path, predictions: Predictions) -> Testbed:
 
 
 def open_methods(methods: object, variant: str | None = None) -> list[Method | ImageMethod]:
-    """The methods behind names and objects, each once; in the settings of a ``variant`` where one is given."""
-    listed = as_list(methods)
+    """Open methods: names, functions, classifiers, objects; one, several, or a mapping of labels to them.
+
+    They come in the settings of a ``variant`` where one is given. UserError where two share a name, or one has two.
+    """
+    listed = _labelled(methods)
     if not listed and variant is None:
         raise UserError("No method was given and at least 1 is needed", "pass {methods:protonet}")
-    for method in listed:
-        if not isinstance(method, str | AnyMethod):
-            raise UserError(
-                f"{{methods}} is or holds {describe_value(method)}, but it must be the name of a method (see "
-                "{list_methods()}), a method object, or several of those."
-            )
-    chosen = (
-        [get_method(method) for method in listed] if variant is None else variant_methods(listed, variant)
+    chosen: list[Method | ImageMethod] = (
+        [get_method(method, label) for label, method in listed]
+        if variant is None
+        else variant_methods([method for _, method in listed], variant)
     )
-    return list({method.call: method for method in chosen}.values())
+    by_call: dict[str, Method | ImageMethod] = {}
+    by_identity: dict[str, Method | ImageMethod] = {}
+    for method in chosen:
+        earlier = by_call.setdefault(method.call, method)
+        if earlier.identity != method.identity:
+            raise UserError(
+                f"Two different methods are both called '{method.call}', and results are told apart by name",
+                "give one of them a label, such as {methods:mine=NAME}",
+            )
+        earlier = by_identity.setdefault(method.identity, method)
+        if earlier.call != method.call:
+            raise UserError(
+                f"'{earlier.call}' and '{method.call}' are one and the same method", "give it once"
+            )
+    return list(by_call.values())
 
 
 @dataclass(frozen=True)
@@ -292,11 +305,11 @@ def open_backbones(backbones: object, device: str) -> OpenedBackbones:
     return opened
 
 
-def _labelled(backbones: object) -> list[tuple[str | None, Any]]:
-    """Each backbone with the label that a mapping gives it."""
-    if isinstance(backbones, Mapping):
-        return [(str(label), backbone) for label, backbone in backbones.items()]
-    return [(None, backbone) for backbone in as_list(backbones)]
+def _labelled(several: object) -> list[tuple[str | None, Any]]:
+    """List backbones or methods, each with the label that a mapping gives it."""
+    if isinstance(several, Mapping):
+        return [(str(label), each) for label, each in several.items()]
+    return [(None, each) for each in as_list(several)]
 
 
 def find_datasets(

@@ -85,32 +85,30 @@ def evaluate(
     testbeds : Testbed, path or URL, list of those, or mapping of names to those
         A file is called by its name without ending, a Testbed by its hash.
     backbones : str, Features, list of those, or mapping of labels to those
-        ``"pixels"``, ``"a + b"`` for two side by side, or features at hand. ``"mine=runs/proto"`` and ``{"mine":
-        "runs/proto"}`` say what a network is called in the results; otherwise it is called as it is written. A network
-        is one series, under whatever paths it is given.
-    methods : str, method, list of those
-        Names with settings, such as ``"protonet(distance='cosine')"``, or method objects.
-    variant : str, optional
-        Run the methods with the settings of a paper's authors: ``"semantic-paper"``. Names then come without settings;
-        without any name, all methods of the variant. See ``longshot methods`` for its calls.
-    out : path or URL, optional
-        The folder of the run; one that exists is extended. At a URL, several evaluations may extend it at once. Without
-        it the results are held in memory, and nothing is written but the cache of features.
-    datasets : mapping, optional
-        Where a testbed's dataset lives (name → dataset, path or URL), if not where it was before.
-    device : str
-        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
-    engine : str, optional
-        What computes backbones, as in ``embed``.
-    workers : int, optional
-        Threads, by default one per core; neither they nor batch sizes change the results.
-    seed : int
-        The root of every random stream.
+        Backbone whose features to use; repeat for several; 'A + B' puts two side by side, 'mine=A' calls it
+        mine. ``{"mine": "runs/proto"}`` says the same. Otherwise a network is called as it is written. It is
+        one series, under whatever paths it is given.
+    methods : str, function, classifier, method, list of those, or mapping of labels to those
+        Method with its settings, such as "protonet(distance='cosine')"; repeat for several; 'Ours=A' labels it.
+        Functions or modules of (support [S, d], support_label [S], query [Q, d], way) that return scores
+        [Q, way], classifiers with ``fit`` and ``predict``, and method objects serve too; ``{"Ours": f}`` says
+        what tables call one.
+    variant : NAME, str, optional
+        Run the methods as a paper's authors did: semantic-paper; without ``methods`` all methods of that paper.
+        Names then come without settings.
+    out : folder or URL, optional
+        Folder or URL of the run; one that exists is extended. At a URL, several evaluations may extend it at
+        once. Without it the results are held in memory, and nothing is written but the cache of features.
+    datasets : NAME=PATH, mapping, optional
+        Where a testbed's dataset lives, if not where it was before. The values are datasets, paths or URLs.
+    workers : int, at least 1, optional
+        Threads; they change no result. Default: one per core.
     save_scores : bool
         Keep the scores of every query, not only its prediction.
-    on, gpus_per_worker, retry_failed : optional
-        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT". Units that failed three times on a
-        cluster stand in ``failed.json``; the same call leaves them out unless ``retry_failed``.
+    seed : int, at least 0
+        Random seed. It is the root of every random stream.
+    device, engine, on, gpus_per_worker, retry_failed : optional
+        As in ``embed``. Units that failed three times on a cluster stand in ``failed.json``.
 
     Returns
     -------

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from longshot.base import atomic, hash_json, note
+from longshot.evaluation.metrics import METRICS
 from longshot.tasks import checksum
 
-METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
 SCHEMA = pa.schema(
     [
         ("testbed", pa.string()),

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from longshot.base import Floats, progress
+from longshot.evaluation.metrics import METRICS
 from longshot.statistics import (
     Comparison,
     Interval,
@@ -100,7 +101,6 @@ def compare_pairs(
     return [(comparison, float(p)) for comparison, p in zip(ordered, corrected, strict=True)]
 
 
-LOWER_IS_BETTER = ("loss",)
 Policy: TypeAlias = Literal["pass", "fail"]
 Outcome: TypeAlias = Literal["passed", "failed", "undecided"]
 
@@ -190,12 +190,12 @@ class RunComparison:
     @property
     def scale(self) -> float:
         """What a difference is multiplied by to be shown: 100 for shares, 1 for nats."""
-        return 1.0 if self.metric in LOWER_IS_BETTER else 100.0
+        return METRICS[self.metric].scale
 
     @property
     def unit(self) -> str:
         """``points`` or ``nats``."""
-        return "nats" if self.metric in LOWER_IS_BETTER else "points"
+        return METRICS[self.metric].unit
 
     @property
     def failures(self) -> list[Compared]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp, read_record
+from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.run_record import LEVELS, RunLeak
 from longshot.statistics import plus_minus, widths_differ
 from longshot.tasks import is_judge, judges_of
@@ -46,9 +47,11 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
                     for name in ("testbed", "backbone", "method", "setting", "seed", "tasks")
                 },
                 "accuracy %": " ".join(filter(None, (accuracy, *marks))),
-                "balanced %": with_half(record, "balanced_accuracy"),
-                "normalized %": with_half(record, "normalized_accuracy"),
-                "top-5 %": with_half(record, "top5"),
+                **{
+                    facts.title: with_half(record, name)
+                    for name, facts in METRICS.items()
+                    if name != "accuracy" and facts.unit == "points"
+                },
             }
         )
     return rows
@@ -336,7 +339,7 @@ def find_images(
         if datasets and name in datasets:
             return [as_dataset(datasets[name])]
         if fingerprints and name in fingerprints:
-            return [registry.find(fingerprint, name) for fingerprint in fingerprints[name]]
+            return [registry.reopen_dataset(fingerprint, name) for fingerprint in fingerprints[name]]
         return [open_dataset(name)]
 
     def images(name: str, keys: Sequence[str]) -> list[Image]:

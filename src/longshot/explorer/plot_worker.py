@@ -294,7 +294,7 @@ def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:
     from longshot.data import registry
     from longshot.tasks import sample
 
-    dataset = registry.find(str(settings["fingerprint"]), str(settings["dataset"]))
+    dataset = registry.reopen_dataset(str(settings["fingerprint"]), str(settings["dataset"]))
     episodes = settings["episodes"]
     shape, classes = dict(episodes["shape"]), dict(episodes["classes"])
     choices = {"shape": shape.pop("name"), "classes": classes.pop("name")}

@@ -13,7 +13,7 @@ from longshot.explorer.caches import LruCache
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address
 from longshot.explorer.run_index import BedIndex
-from longshot.explorer.run_index_build import METRICS
+from longshot.explorer.run_index_build import PREFIXES
 from longshot.explorer.site import NotThere, Site
 from longshot.reports import Cell, Estimates, ReportData, arrange, summarise
 
@@ -119,7 +119,7 @@ def _cell(bed: BedIndex, position: int) -> Cell | None:
     names = table["dataset"].take(pa.array(rows)).to_pylist()
     return Cell(
         tasks=rows.astype(np.int64),
-        metrics={name: table[f"{prefix}{column}"].to_numpy()[rows] for name, prefix in METRICS.items()},
+        metrics={name: table[f"{prefix}{column}"].to_numpy()[rows] for name, prefix in PREFIXES.items()},
         way=table["way"].to_numpy()[rows].astype(np.float64),
         shot=table["shot"].to_numpy()[rows].astype(np.float64),
         predictions=predictions,

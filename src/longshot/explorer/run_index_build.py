@@ -18,17 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import Floats, Ints, Ragged, UserError, parse_call
-from longshot.evaluation import Results, judges_in, leaks_in, part_path, read_columns, testbed_path
+from longshot.evaluation import METRICS, Results, judges_in, leaks_in, part_path, read_columns, testbed_path
 from longshot.tasks import STANDARD, ragged, read_outline
 
-METRICS = {  # column of results → how the list calls it before a series
-    "accuracy": "",
-    "balanced_accuracy": "balanced:",
-    "normalized_accuracy": "normalised:",
-    "top5": "top5:",
-    "loss": "loss:",
-    "seconds": "seconds:",
-}
+# column of results → how the list calls it before a series
+PREFIXES = {name: "" if name == "accuracy" else f"{facts.short}:" for name, facts in METRICS.items()}
+PREFIXES["seconds"] = "seconds:"
 _READERS = (
     4  # threads that read part files: most of it is reading and hashing, outside the interpreter's lock
 )
@@ -123,7 +118,7 @@ def _build_bed(
         except UserError as error:
             problem = str(error)
     series = _series(results, cells)
-    names = ["task", *(name for name in METRICS if name != "seconds"), "prediction"]
+    names = ["task", *(name for name in PREFIXES if name != "seconds"), "prediction"]
     names += [] if outline is not None else ["dataset", "way", "mean_shot", "coarsity"]
     with ThreadPoolExecutor(_READERS, "index") as pool:
         parts = list(pool.map(partial(_parts, results.path, names, notes), cells))
@@ -138,7 +133,7 @@ def _build_bed(
         base = _columns_of_rows([part for part in parts if part is not None], size)
     wide: dict[str, Floats] = {}
     for each, part in zip(series, parts, strict=True):
-        for metric, prefix in METRICS.items():
+        for metric, prefix in PREFIXES.items():
             values = np.full(size, np.nan)
             if part is not None and metric in part.column_names:
                 tasks = part["task"].to_numpy()
@@ -156,7 +151,7 @@ def _build_bed(
             np.nan,
         )
     ordered = {"task": base.pop("task"), "accuracy": mean, "spread": spread, **base}
-    for prefix in METRICS.values():
+    for prefix in PREFIXES.values():
         ordered |= {f"{prefix}{each.column}": wide[f"{prefix}{each.column}"] for each in series}
     write_table(folder / "tasks.arrow", pa.table(ordered))
     if outline is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from longshot.base import PATH, UserError
+from longshot.base import PATH, UserError, verb_options
 from longshot.explorer.web_server import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
 
 if TYPE_CHECKING:
@@ -127,16 +127,17 @@ def serve(
     Parameters
     ----------
     folders : path, Results, or list of those
-        Where to look for runs, testbeds, trainings, studies, suites and releases; the current folder unless given.
-        Links that lead out of a folder are not followed.
+        Where to look for runs, testbeds, trainings, studies, suites and releases; the current folder unless
+        given. Links that lead out of a folder are not followed.
     host : str
-        The address to listen on. Any but this machine's own needs a ``token``.
-    port : int
-        The port, or the next free one after it.
+        Address to listen on; others need ``token``. Any but this machine's own does.
+    port : int, 1 to 65535
+        Port, or the next free one.
     token : str, optional
-        What readers must know, 12 characters at least: they open ``http://…/?token=TOKEN`` once.
-    names : sequence of str
-        Further names that browsers reach it by, as ``explorer.example.org``, where a proxy with TLS stands before it.
+        What readers must know: they open …/?token=TOKEN once. It has 12 characters at least.
+    names : NAME, list of str
+        Further name that browsers reach it by, behind a proxy. Such as ``explorer.example.org``, where a proxy
+        with TLS stands before it.
     framed : bool
         Whether pages of this machine, such as a notebook, may show it in a frame.
     browser : bool
@@ -260,17 +261,7 @@ def _roots(sources: Sequence[Any]) -> tuple[list[Path], list[TemporaryDirectory[
 
 @click.command(short_help="Look at every task, every mistake, every run, in the browser.")
 @click.argument("folders", nargs=-1, type=PATH)
-@click.option("--host", default="127.0.0.1", help="Address to listen on; others need --token.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8420, help="Port, or the next free one.")
-@click.option("--token", help="What readers must know: they open …/?token=TOKEN once.")
-@click.option(
-    "--name",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Further name that browsers reach it by, behind a proxy.",
-)
-@click.option("--browser", is_flag=True, help="Also open the page in this machine's browser.")
+@verb_options("serve", without="framed")
 def serve_command(folders: tuple[Path, ...], **settings: Any) -> None:
     """Show what lies under FOLDERS (the current one unless given) and the remembered datasets, live, until Ctrl-C.
 

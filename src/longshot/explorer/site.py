@@ -115,7 +115,9 @@ class Site:
         """The dataset behind a testbed, by fingerprint, also with other files by now; UserError where it is nowhere."""
         from longshot.data import registry
 
-        return self._held(f"{name} {fingerprint}", lambda: registry.find(fingerprint, name, or_changed=True))
+        return self._held(
+            f"{name} {fingerprint}", lambda: registry.reopen_dataset(fingerprint, name, or_changed=True)
+        )
 
     def opened(self, source: str, name: str) -> Dataset:
         """A dataset by its source."""

@@ -213,29 +213,23 @@ def bench(
     Parameters
     ----------
     models : str, Features, list of those, or mapping of labels to those
-        Backbones as in ``evaluate``: ``"pixels"``, ``"mine=runs/proto"``, features at hand. An empty list measures
-        nothing and shows the board.
-    suite : str, path, list of paths or Suite
-        A suite or release folder, or testbed files of your own; "toybox-1" unless given.
-    methods : str or list of str
-        In place of the suite's methods.
-    out : path, optional
-        Folder for the run, card.json, card.md and card.html; the same call again computes only what is missing. Without
-        it everything is held in memory.
-    board : path, optional
-        The leaderboard file; leaderboard.json in ``out`` unless given. It is extended.
-    merge : list of paths
-        Other people's leaderboards of the same suite, to take their entries from.
-    datasets : mapping, optional
-        Where a testbed's dataset lives (name → dataset or path), if not where it was before.
-    device : str
-        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
-    engine : str, optional
-        What computes backbones, as in ``embed``.
-    workers : int, optional
-        Threads, by default one per core; they change no result.
-    on, gpus_per_worker, retry_failed : optional
-        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
+        Backbones as in ``evaluate``: ``"pixels"``, ``"mine=runs/proto"``, features at hand. An empty list
+        measures nothing and shows the board.
+    suite : SUITE, path, list of paths or Suite
+        A suite or release folder, or a testbed file; repeat for several testbeds. Default: toybox-1.
+    methods : METHOD, list of str
+        In place of the suite's methods; repeat for several.
+    out : folder, optional
+        Folder for the run, card.json, card.md, card.html and the leaderboard; nothing is kept without it. The
+        same call again computes only what is missing.
+    board : FILE, path, optional
+        The leaderboard to extend. Default: leaderboard.json in the folder.
+    merge : FILE, list of paths
+        Another leaderboard of the same suite, whose entries are taken over; repeat for several.
+    datasets, workers : optional
+        As in ``evaluate``.
+    device, engine, on, gpus_per_worker, retry_failed : optional
+        As in ``embed``.
 
     Returns
     -------

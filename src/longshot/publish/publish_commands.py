@@ -9,56 +9,14 @@ from typing import Any
 
 import click
 
-from longshot.base import (
-    COUNT,
-    PATH,
-    PLACE,
-    count,
-    datasets_option,
-    echo_json,
-    pairs_option,
-    print_table,
-    shared,
-)
+from longshot.base import PATH, PLACE, count, echo_json, json_option, print_table, verb_options
 from longshot.reports import terminal
 
 
 @click.command()
 @click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PLACE)
-@click.option("-o", "--out", required=True, type=PATH, help="Folder to write; new or empty.")
-@click.option("--title", required=True, help="What the benchmark is called.")
-@click.option("--version", default="1.0", help="Its version.")
-@click.option(
-    "--run",
-    "runs",
-    multiple=True,
-    type=PLACE,
-    help="A run on these testbeds: its rows become the table of baselines; repeat for several.",
-)
-@click.option(
-    "--licence", default="", show_default=False, help="Licence of the task lists, such as CC-BY-4.0."
-)
-@pairs_option(
-    "--source-licence",
-    "source_licences",
-    "NAME=TEXT",
-    "Licence of a source's images, for the card; repeat for several.",
-)
-@click.option("--citation", type=PATH, metavar="FILE", help="Text to cite, such as BibTeX.")
-@click.option("--text", default="", show_default=False, help="A paragraph for the card.")
-@click.option(
-    "--author", "authors", multiple=True, help="Who publishes it, for croissant.json; repeat for several."
-)
-@click.option("--url", default="", show_default=False, help="Where it is published, for croissant.json.")
-@click.option(
-    "--published",
-    default="",
-    show_default=False,
-    metavar="YYYY-MM-DD",
-    help="On which day, for croissant.json.",
-)
-@datasets_option("Where a source lives, if not where it was before.")
-@shared("json")
+@verb_options("release", {"citation": {"default": None}})
+@json_option
 def release_command(
     testbeds: tuple[Path, ...], runs: tuple[Path, ...], citation: Path | None, as_json: bool, **settings: Any
 ) -> None:
@@ -96,9 +54,8 @@ def release_command(
 
 @click.command()
 @click.argument("folder", type=PATH)
-@datasets_option("Where a source lives; default: where this machine saw it last.")
-@click.option("--sample", type=COUNT, help="Read only so many images of each source.")
-@shared("json")
+@verb_options("verify")
+@json_option
 def verify_command(folder: Path, as_json: bool, **settings: Any) -> None:
     """Check a release: every file against its hash, every task against your images, which are read again.
 
@@ -162,41 +119,8 @@ def verify_command(folder: Path, as_json: bool, **settings: Any) -> None:
 
 @click.command()
 @click.argument("models", nargs=-1, metavar="[MODEL]…")
-@click.option(
-    "--suite",
-    multiple=True,
-    metavar="SUITE",
-    help="A suite or release folder, or a testbed file; repeat for several testbeds.  [default: toybox-1]",
-)
-@click.option(
-    "--method",
-    "methods",
-    multiple=True,
-    metavar="METHOD",
-    help="In place of the suite's methods; repeat for several.",
-)
-@click.option(
-    "-o",
-    "--out",
-    type=PATH,
-    help="Folder for the run, card.json, card.md, card.html and the leaderboard; nothing is kept without it.",
-)
-@click.option(
-    "--board",
-    type=PATH,
-    metavar="FILE",
-    help="The leaderboard to extend.  [default: leaderboard.json in the folder]",
-)
-@click.option(
-    "--merge",
-    multiple=True,
-    type=PATH,
-    metavar="FILE",
-    help="Another leaderboard of the same suite, whose entries are taken over; repeat for several.",
-)
-@datasets_option()
-@click.option("--workers", type=COUNT, help="Threads; they change no result.")
-@shared("device", "engine", "on", "gpus_per_worker", "retry_failed", "json")
+@verb_options("bench", {"suite": {"type": None}})
+@json_option
 def command(
     models: tuple[str, ...], out: Path | None, board: Path | None, as_json: bool, **settings: Any
 ) -> None:

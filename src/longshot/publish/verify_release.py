@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from longshot.base import LooseRecord, UserError, hash_file, in_words, progress, read_json
-from longshot.data import Dataset, as_dataset, find
+from longshot.data import Dataset, as_dataset, reopen_dataset
 from longshot.publish.release_images import differing, load_names
 from longshot.publish.write_release import FILE, SUMS
 from longshot.tasks import (
@@ -91,9 +91,9 @@ def verify(
     ----------
     folder : path
         The release.
-    datasets : mapping, optional
-        Source → dataset or path; the others are looked for where this machine saw them last.
-    sample : int, optional
+    datasets : optional
+        As in ``evaluate``.
+    sample : int, at least 1, optional
         Read only so many images of each source.
 
     Returns
@@ -183,7 +183,7 @@ def _source(
         elif own:
             dataset = find_dataset(next(iter(own.values())), source.name)
         else:
-            dataset = find(source.fingerprint, source.name, or_changed=True)
+            dataset = reopen_dataset(source.fingerprint, source.name, or_changed=True)
     except UserError as error:
         return [ReleaseCheck(subject, error.template, "missing")]
     renamed, same_names = False, dataset.fingerprint == source.fingerprint

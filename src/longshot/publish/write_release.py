@@ -58,25 +58,24 @@ def release(
         What the benchmark is called.
     version : str
         Its version.
-    runs : Results, path or sequence
-        Runs on these testbeds: all they hold on them becomes the table of baselines.
+    runs : Results, list of paths or URLs
+        A run on these testbeds: its rows become the table of baselines; repeat for several.
     licence : str
         Licence of the task lists, such as CC-BY-4.0.
-    source_licences : mapping, optional
-        Dataset → licence of its images.
-    citation : str or Path
-        Text to cite; a ``Path`` is a file that holds it.
+    source_licences : NAME=TEXT, mapping, optional
+        Licence of a source's images, for the card; repeat for several.
+    citation : FILE, text or a path
+        Text to cite, such as BibTeX. A ``Path`` is a file that holds it.
     text : str
         A paragraph for the card.
-    authors : str or sequence of str
-        Who publishes it, for croissant.json.
+    authors : list of str
+        Who publishes it, for croissant.json; repeat for several.
     url : str
         Where it is published, for croissant.json.
-    published : str
-        On which day, such as 2026-05-31, for croissant.json.
-    datasets : mapping, optional
-        Name → dataset or path, for sources that do not lie where this machine saw them last. Every source must be at
-        hand.
+    published : YYYY-MM-DD, str
+        On which day, for croissant.json.
+    datasets : optional
+        As in ``evaluate``. Every source must be at hand.
 
     Returns
     -------

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.base import Floats, Ints, UserError
+from longshot.evaluation import METRICS
 from longshot.reports.marks import Placed, place_column
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 Runs: TypeAlias = "str | Path | Results | Sequence[str | Path | Results]"
 CellKey: TypeAlias = tuple[str, str, str, str, int]  # testbed hash, backbone, method, setting, seed
-METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds")
+COLUMNS = (*METRICS, "seconds")
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ def _cells(table: pa.Table) -> list[tuple[CellKey, str, Cell]]:
     for members in _groups(table, columns):
         rows = table.take(pa.array(members[np.argsort(task[members], kind="stable")])).combine_chunks()
         testbed, backbone, method, setting, seed = (rows[name][0].as_py() for name in columns)
-        metrics = {name: _floats(rows, name) for name in METRICS}
+        metrics = {name: _floats(rows, name) for name in COLUMNS}
         cell = Cell(
             tasks=rows["task"].to_numpy().astype(np.int64),
             metrics=metrics,

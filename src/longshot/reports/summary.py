@@ -12,7 +12,7 @@ import numpy as np
 from longshot.base import Floats
 from longshot.evaluation import SIGNIFICANCE, ClassIntervals, SeriesPair, compare_pairs
 from longshot.reports.marks import TOO_FEW, Placed, first_places
-from longshot.reports.report_data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
+from longshot.reports.report_data import COLUMNS, Cell, ReportData, ReportSeries, ReportTestbed
 from longshot.statistics import mean_interval, plus_minus, widths_differ
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def summarise(data: ReportData, pairs: ComparedPairs | None = None, untested: st
                 accuracy=mean_interval(cell.accuracy),
                 over_classes=_over_classes(data.beds[bed], cell),
                 std=float(np.std(cell.accuracy, ddof=1)) if len(cell.tasks) > 1 else math.nan,
-                metrics={name: _mean(cell.metrics[name]) for name in METRICS},
+                metrics={name: _mean(cell.metrics[name]) for name in COLUMNS},
                 chance=_mean(1 / cell.way),
                 placed=placed[series],
             )

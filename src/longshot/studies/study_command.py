@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from longshot.base import PATH, echo_json, print_estimate, print_table, shared
+from longshot.base import (
+    PATH,
+    dry_run_option,
+    echo_json,
+    json_option,
+    print_estimate,
+    print_table,
+    verb_options,
+)
 from longshot.reports import terminal
 
 if TYPE_CHECKING:
@@ -29,7 +37,7 @@ def command() -> None:
 
 
 @command.command("ls")
-@shared("json")
+@json_option
 def list_presets(as_json: bool) -> None:
     """List the studies.
 
@@ -74,7 +82,7 @@ def show(name: str) -> None:
 
 @command.command("validate")
 @click.argument("file", type=PATH)
-@shared("json")
+@json_option
 def validate(file: Path, as_json: bool) -> None:
     """Check a study file of your own before running it with --config.
 
@@ -119,13 +127,9 @@ def tables(folder: Path, format: Literal["md", "latex", "csv"]) -> None:
 @command.command("run")
 @click.argument("study", metavar="NAME")
 @click.argument("datasets", metavar="DATASET", nargs=-1)
-@click.option("--backbone", help="Backbone whose features to use; the same as --set backbone=…")
-@click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeat for several."
-)
-@click.option("--config", type=PATH, help="Study file whose settings replace the preset's.")
-@click.option("-o", "--out", required=True, type=PATH, help="Folder of the study.")
-@shared("workers", "device", "engine", "on", "gpus_per_worker", "retry_failed", "dry_run", "json")
+@verb_options("run_study", {"settings": {"flags": ["--set"], "callback": None}})
+@dry_run_option
+@json_option
 def run(
     study: str,
     datasets: tuple[str, ...],

@@ -26,14 +26,14 @@ from longshot.base import (
     rows_of_classes,
     with_engine,
 )
-from longshot.data import EDGES, Dataset, DatasetLike, Taxonomy, as_dataset, write_csv
+from longshot.data import Dataset, DatasetLike, Taxonomy, as_dataset
 from longshot.tasks.base import Pool, Shape
 from longshot.tasks.class_samplers import BETA, NOISE_TASKS, ClassTurns, UniformClasses
 from longshot.tasks.judges import Judge, check_features, embedded_judges, hash_of_judges
 from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
-    from longshot.models import BackboneLike, Features
+    from longshot.models import BackboneLike
 
 _HIDDEN = {"setting": False}
 _CHOICES = (
@@ -77,6 +77,7 @@ class AlikeClasses:
     )
 
     name: ClassVar[str] = "alike"
+    about: ClassVar[str] = "some of the nearest by the looks"
 
     def __post_init__(self) -> None:
         several = self.judges if isinstance(self.judges, list | tuple) else [self.judges]
@@ -90,6 +91,8 @@ class AlikeClasses:
         named = [each.facts() if isinstance(each, Judge) else {"backbone": _name(each)} for each in panel]
         object.__setattr__(self, "judged_by", named)
         check_number("AlikeClasses", "beta", self.beta)
+        if np.isinf(self.beta):
+            raise UserError("AlikeClasses's beta is inf; it must be finite.")
         if self.nearest is not None:
             check_count("AlikeClasses", "nearest", self.nearest, least=1)
 
@@ -146,6 +149,8 @@ class AlikeClasses:
         key = (pool.dataset.fingerprint, pool.classes.tobytes(), count)
         if key not in self._ranked:
             seen = self.with_features(pool.dataset, rows_of_classes(pool.dataset.offsets, pool.classes))
+            from longshot.tasks.splits.embeddings import class_means  # brings SciPy
+
             means = [class_means(judge.features, pool.classes) for judge in seen.panel]
             self._ranked[key] = nearest_classes(means, count)
         return self._ranked[key]
@@ -153,23 +158,6 @@ class AlikeClasses:
 
 def _name(backbone: Any) -> str:
     return backbone if isinstance(backbone, str) else str(getattr(backbone, "backbone", backbone))
-
-
-def class_means(features: Features, classes: Ints) -> Floats:
-    """Return the mean feature of each of the ``classes`` [P], scaled to unit length [P, d]."""
-    means = np.stack(
-        [np.asarray(features.array[features.rows(c)], np.float64).mean(0) for c in classes.tolist()]
-    )
-    lengths = np.linalg.norm(means, axis=1)
-    aimless = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
-    if len(aimless):
-        raise UserError(
-            f"The features of '{features.backbone}' have no direction for the class "
-            f"'{features.class_ids[classes[aimless[0]]]}': their mean is zero or not finite",
-            "take another judge, or look at the images of the class",
-        )
-    unit: Floats = means / lengths[:, None]
-    return unit
 
 
 def nearest_classes(means: Sequence[Floats], count: int) -> Ints:
@@ -260,18 +248,16 @@ def make_taxonomy(
     ----------
     dataset : Dataset, str or path
         Whose classes are put in order.
-    backbones : str, object or sequence
-        The networks that look; anything that ``embed`` takes. Several count alike.
-    least : int
-        Classes of a group at least: siblings of so many ways can be drawn from every group.
-    out : path, optional
+    backbones : str, object or list of those
+        Networks that look; may be repeated. Anything that ``embed`` takes; several count alike.
+    least : int, at least 2
+        Classes of a group, at least. Siblings of so many ways can be drawn from every group.
+    out : file, optional
         Edge list to write (CSV: parent, child, label). Labels are made of the names of classes, for people to edit.
     force : bool
         Replace what is there.
-    device : str
-        Where to compute with the backbones: auto, cpu, cuda or mps.
-    engine : str, optional
-        What computes backbones, as in ``embed``.
+    device, engine : optional
+        As in ``embed``.
 
     Returns
     -------
@@ -284,7 +270,9 @@ def make_taxonomy(
     >>> min(len(members) for members in tree.groups(longshot.open_dataset("toybox").class_ids).values()) >= 5
     True
     """
+    from longshot.data import EDGES, write_csv
     from longshot.models import embed
+    from longshot.tasks.splits.embeddings import class_means
 
     check_count("make_taxonomy", "least", least, least=2)
     if out is not None:
@@ -300,7 +288,7 @@ def make_taxonomy(
 
 
 def group_classes(points: Floats, class_ids: Sequence[str], names: Sequence[str], least: int) -> Taxonomy:
-    """Cluster classes at ``points`` [C, d] into a tree whose lowest inner nodes have ``least`` classes or more."""
+    """Group classes at ``points`` [C, d] into a tree whose lowest inner nodes have ``least`` classes or more."""
     from longshot.tasks.splits.embeddings import ward
 
     groups: list[list[int]] = []

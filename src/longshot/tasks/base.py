@@ -159,7 +159,7 @@ class Shape(Choice, Protocol):
     @property
     def min_images(self) -> int:
         """Return how many images a class needs to take part in a task."""
-        ...
+        return sum(self.min_counts)
 
     @property
     def min_counts(self) -> tuple[int, int]:

@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.audit import find_copies
-from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError
-from longshot.data import SPLITS, Dataset, SplitSlice, canonical_split, cut
+from longshot.base import Ints, Ragged, TaskPlan, TaskRows, UserError, check_choice, check_count
+from longshot.data import SPLITS, Dataset, SplitSlice, canonical_split, cut_splits
 from longshot.tasks.content import read_content
 from longshot.tasks.drawing import to_table
 from longshot.tasks.pools import unmixed
@@ -66,16 +66,10 @@ class BigEpisode:
     copies: str | None = None
 
     def __post_init__(self) -> None:
-        if self.support not in SUPPORTS:
-            raise UserError(f"There is no support '{self.support}'; choose {' or '.join(SUPPORTS)}.")
-        for name in ("train", "validation"):
-            if getattr(self, name) < 1:
-                raise UserError(
-                    f"A big episode's {name} images are {getattr(self, name)}, but must be at least 1."
-                )
-        for name in ("query", "block"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise UserError(f"A big episode's {name} is {getattr(self, name)}, but must be at least 1.")
+        check_choice("BigEpisode", "support", self.support, SUPPORTS)
+        for name in ("train", "validation", "query", "block"):
+            if getattr(self, name) is not None:
+                check_count("BigEpisode", name, getattr(self, name), least=1)
 
     def final(self, dataset: Dataset) -> Testbed:
         """Build the testbed that is reported: learn from all ``train`` + ``validation`` images, answer test images."""
@@ -213,7 +207,7 @@ def with_splits(dataset: Dataset, seed: int) -> tuple[Dataset, str]:
                 f"Dataset '{dataset.name}' has 0 train images among its {len(dataset):,}; complete the column split."
             )
         pieces, like = CUTS[tuple(parts)]
-        slices = cut(pieces, {part: len(rows) for part, rows in parts.items()})
+        slices = cut_splits(pieces, {part: len(rows) for part, rows in parts.items()})
         words.append(f"it has only {' and '.join(parts)} images and is cut as VTAB cuts {like}")
         parts = {split: parts[part][start:stop] for split, (part, start, stop) in slices.items()}
     elif not words:

@@ -21,11 +21,11 @@ from longshot.data import (
     HALVES,
     as_dataset,
     digest_words,
-    find,
     image_digests,
     open_dataset,
     pixel_digests,
     registry,
+    reopen_dataset,
     sources_with,
 )
 from longshot.tasks import columns
@@ -75,7 +75,7 @@ def find_dataset(testbed: Testbed, name: str) -> Dataset:
     dataset, problem = None, None
     has_the_bytes = serves if content.identity == "content" else None
     try:
-        dataset = find(testbed.datasets[name], name, or_changed=True, has_the_bytes=has_the_bytes)
+        dataset = reopen_dataset(testbed.datasets[name], name, or_changed=True, has_the_bytes=has_the_bytes)
     except UserError as error:
         problem = error
     if content.is_full and (dataset is None or not serves(dataset)):

@@ -30,6 +30,7 @@ class UniformClasses:
     """
 
     name: ClassVar[str] = "uniform"
+    about: ClassVar[str] = "any"
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
         """Return one group: all classes that may be drawn.
@@ -88,12 +89,11 @@ class SiblingClasses:
 
     level: int | None = None
     name: ClassVar[str] = "siblings"
+    about: ClassVar[str] = "all from one super-class"
 
     def __post_init__(self) -> None:
-        if self.level is not None and (not isinstance(self.level, int) or self.level < 1):
-            raise UserError(
-                f"The level is {self.level!r}, but must be a whole number: 1 (below the root) or more."
-            )
+        if self.level is not None:
+            check_count(type(self).__name__, "level", self.level, least=1)
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
         """Return the classes of each super-class that has at least ``shape.min_way`` of them, sorted by its id.
@@ -164,7 +164,7 @@ NOISE_TASKS = 512  # tasks whose noise is drawn at a time
 
 @dataclass(frozen=True)
 class SemanticClasses:
-    """Classes close in meaning, every class about equally often.
+    """Classes close in meaning, all about equally often.
 
     P = exp(−alpha · D) with a zero diagonal, n = appearances so far (starting at 1). For each task the first
     class is drawn from exp(−beta · n / max n); further ones from that penalty times P[c] of every class c
@@ -198,6 +198,7 @@ class SemanticClasses:
     oversample: int = 2
     distinct: bool = True
     name: ClassVar[str] = "semantic"
+    about: ClassVar[str] = "close in meaning, all about equally often"
 
     def __post_init__(self) -> None:
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):

@@ -63,6 +63,9 @@ class JudgedInstances:
     queries_of: dict[str, Any] | None = field(init=False, default=None)
 
     name: ClassVar[str]
+    # setting of ``sample`` → parameter; raw features are those that are not normalized
+    also: ClassVar[dict[str, str]] = {"distance_metric": "distance", "raw_features": "raw_features"}
+    not_settings: ClassVar[tuple[str, ...]] = ("distance",)  # a word of the classes
 
     def __post_init__(self) -> None:
         kind = type(self).__name__
@@ -290,6 +293,7 @@ class DifficultInstances(JudgedInstances):
     projection: Literal["l1", "simplex", "none"] = "l1"
 
     name: ClassVar[str] = "difficult"
+    about: ClassVar[str] = "the support that a model fails on"
     largest: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -341,6 +345,8 @@ class EasyInstances(DifficultInstances):
     greedy: int = 1
 
     name: ClassVar[str] = "easy"
+    about: ClassVar[str] = "the one it succeeds on"
+    not_settings: ClassVar[tuple[str, ...]] = ("distance", "difficulty")
     largest: ClassVar[bool] = False
 
 
@@ -370,6 +376,7 @@ class GreedyInstances(JudgedInstances):
     rounds: int = 3
 
     name: ClassVar[str] = "greedy"
+    about: ClassVar[str] = "difficult by greedy search"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -38,6 +38,7 @@ class UniformInstances:
     """
 
     name: ClassVar[str] = "uniform"
+    about: ClassVar[str] = "any"
     features_hash: ClassVar[str | None] = None
 
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
@@ -222,6 +223,7 @@ class ShiftedInstances(Curated):
     """
 
     name: ClassVar[str] = "shifted"
+    about: ClassVar[str] = "support unlike the queries by a rule"
     shifts: ClassVar[bool] = True
 
 
@@ -247,6 +249,7 @@ class MatchedInstances(Curated):
     """
 
     name: ClassVar[str] = "matched"
+    about: ClassVar[str] = "support like the queries by a rule"
     shifts: ClassVar[bool] = False
 
 

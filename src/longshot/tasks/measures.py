@@ -23,9 +23,9 @@ from longshot.data import (
     TaxonomyLike,
     class_distances,
     coarsity,
-    described,
     no_taxonomy,
     taxonomy_facts,
+    with_checked_attributes,
     with_taxonomy,
 )
 from longshot.statistics import plus_minus
@@ -147,7 +147,7 @@ def attribute_shares(
     The shares of a task add up to 1, less the images whose attribute is missing. Testbeds of one seed have the same
     tasks in the same order, so their shares can be compared task by task.
     """
-    dataset = described(dataset)
+    dataset = with_checked_attributes(dataset)
     columns = [] if dataset.attributes is None else dataset.attributes.column_names
     if dataset.attributes is None or attribute not in columns:
         raise UserError(

@@ -51,17 +51,15 @@ class MetaDatasetShape(Shape):
     max_support: int = 500
     max_contribution: int = 100
     name: ClassVar[str] = "meta-dataset"
+    about: ClassVar[str] = "ways, and shots per class, vary as in Meta-Dataset"
+    # setting of ``sample`` → parameter
+    also: ClassVar[dict[str, str]] = {"way": "max_way", "query": "max_query"}
 
     def __post_init__(self) -> None:
         check_range("min_way", self.min_way, 2)
         check_range("max_way", self.max_way, self.min_way)
         for name in ("max_query", "max_support", "max_contribution"):
             check_range(name, getattr(self, name), 1)
-
-    @property
-    def min_images(self) -> int:
-        """Return 2: half of a class, rounded down, must be at least one image."""
-        return 2
 
     @property
     def min_counts(self) -> tuple[int, int]:
@@ -149,6 +147,7 @@ class HierarchicalClasses:
 
     max_span: int = 392
     name: ClassVar[str] = "hierarchical"
+    about: ClassVar[str] = "all below a node of the taxonomy"
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
         """Return the classes below each eligible node, nodes in order of their id.
@@ -218,3 +217,4 @@ class BilevelClasses(SiblingClasses):
     """
 
     name: ClassVar[str] = "bilevel"
+    about: ClassVar[str] = "siblings by Meta-Dataset's rule"

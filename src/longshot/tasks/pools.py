@@ -8,12 +8,13 @@
                 | name ["not"] "in" "(" value ("," value)* ")"
     value      := number | true | false | word | "text in quotes"
 
-A rule, as ``viewpoint in (front, back) and not blur``, is read by the small parser below and never executed as code. An
+A rule, as ``viewpoint in (front, back) and not blur``, is read by Python's own grammar and never executed as code. An
 image whose attribute is missing fulfils neither a test nor its opposite.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ import pyarrow.compute as pc
 
 from longshot.audit import CopyGroups
 from longshot.base import Bools, Ints, TaskRows, UserError, count
-from longshot.data import Dataset, described
+from longshot.data import Dataset, with_checked_attributes
 from longshot.tasks.base import Instances, Pool, Shape
 from longshot.tasks.streams import Streams
 
@@ -35,32 +36,26 @@ if TYPE_CHECKING:
     from longshot.tasks.instance_samplers import Curated
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')
-          |(?P<sign><=|>=|==|!=|=|<|>|\(|\)|,)
-          |(?P<word>[^\s<>=!(),"']+))""",
+    r"""(?P<text>"[^"]*"|'[^']*')
+       |(?P<sign><=|>=|==|!=|=|<|>|\(|\)|,)
+       |(?P<word>[^\s<>=!(),"']+)""",
     re.VERBOSE,
 )
-_TESTS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": pc.equal,
-    "!=": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
+_TESTS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Eq: ("==", pc.equal),
+    ast.NotEq: ("!=", pc.not_equal),
+    ast.Lt: ("<", pc.less),
+    ast.LtE: ("<=", pc.less_equal),
+    ast.Gt: (">", pc.greater),
+    ast.GtE: (">=", pc.greater_equal),
 }
-_WORDS = ("and", "or", "not", "in")
+_KEYWORDS = ("and", "or", "not", "in")
 _SHOWN = 12  # values listed in a message
-
-
-@dataclass(frozen=True)
-class _Token:
-    kind: str  # text, sign, word or end
-    value: str
 
 
 def rows_mask(text: str, table: pa.Table, noun: str, example: str) -> Bools:
     """Mark the rows of any table that fulfil a rule over its columns, [N]; ``noun`` says what a row is, as "task"."""
-    return _Parser(text, table, f"The list of {noun}s", "column", noun, example).mask()
+    return _Rule(text, table, f"The list of {noun}s", "column", noun, example).mask()
 
 
 def rule_mask(text: str, attributes: pa.Table | None, dataset: str) -> Bools:
@@ -71,84 +66,77 @@ def rule_mask(text: str, attributes: pa.Table | None, dataset: str) -> Bools:
             "columns to its table or an attributes file beside it."
         )
     example = "viewpoint in (front, back) and clutter > 3"
-    return _Parser(text, attributes, f"Dataset '{dataset}'", "attribute", "image", example).mask()
+    return _Rule(text, attributes, f"Dataset '{dataset}'", "attribute", "image", example).mask()
 
 
-class _Parser:
-    """Recursive descent that computes on the way: rules are boolean Arrow arrays [N]."""
+class _Rule:
+    """A rule over the columns of a table: Python's grammar reads it, and arrays [N] of true, false and null come out.
+
+    Nothing is executed. Every word and text of the rule stands in the syntax tree as a name of no meaning.
+    """
 
     def __init__(
         self, text: str, attributes: pa.Table, owner: str, column_word: str, noun: str, example: str
     ) -> None:
         self.text, self.attributes, self.owner = text, attributes, owner
         self.column_word, self.noun, self.example = column_word, noun, example
-        self.tokens = self._split(text)
-        self.at = 0
+        self.words: dict[str, str] = {}  # name in the syntax tree → word of the rule
 
     def mask(self) -> Bools:
         """Evaluate the whole rule; a row where it is neither true nor false does not fulfil it."""
-        fulfilled = self._or()
-        if self._peek().kind != "end":
-            raise self._wrong(f"'{self._peek().value}' is one too many")
-        mask: Bools = pc.fill_null(fulfilled, False).to_numpy(zero_copy_only=False)
+        source = _TOKEN.sub(self._named, self.text).strip()
+        try:
+            tree = ast.parse(source, mode="eval").body
+        except (SyntaxError, ValueError) as error:
+            after = source[(getattr(error, "offset", None) or 1) - 1 :]
+            behind = re.sub(r"\bw\d+\b", lambda match: self.words[match.group()], after).strip()
+            raise self._wrong(f"it breaks off before '{behind}'" if behind else "it breaks off") from None
+        mask: Bools = pc.fill_null(self._evaluate(tree), False).to_numpy(zero_copy_only=False)
         return mask
 
-    def _or(self) -> Any:
-        mask = self._and()
-        while self._take("or"):
-            mask = pc.or_kleene(mask, self._and())
-        return mask
+    def _named(self, token: re.Match[str]) -> str:
+        """Write a token as Python's grammar has it, with a name in place of each word that is no keyword."""
+        text = token.group()
+        if token["sign"] or text in _KEYWORDS:
+            return "==" if text == "=" else text
+        name = f"w{len(self.words)}"
+        self.words[name] = text[1:-1] if token["text"] else text
+        return name
 
-    def _and(self) -> Any:
-        mask = self._not()
-        while self._take("and"):
-            mask = pc.and_kleene(mask, self._not())
-        return mask
+    def _evaluate(self, node: ast.expr) -> Any:
+        match node:
+            case ast.BoolOp(op, values):
+                join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
+                return reduce(join, [self._evaluate(value) for value in values])
+            case ast.UnaryOp(ast.Not(), operand):
+                return pc.invert(self._evaluate(operand))
+            case ast.Compare(ast.Name(name), [ast.In() | ast.NotIn() as sign], [listed]):
+                column = self._column(name)
+                values = listed.elts if isinstance(listed, ast.Tuple) else [listed]
+                mask = reduce(pc.or_kleene, [pc.equal(column, self._value(name, column, v)) for v in values])
+                return mask if isinstance(sign, ast.In) else pc.invert(mask)
+            case ast.Compare(ast.Name(name), [sign], [compared]) if type(sign) in _TESTS:
+                column, (shown, test) = self._column(name), _TESTS[type(sign)]
+                value = self._value(name, column, compared)
+                if shown not in ("==", "!=") and not _is_number(column):
+                    raise self._wrong(
+                        f"'{self.words[name]}' holds {_kind(column)}, which '{shown}' cannot order: use == or in (…)"
+                    )
+                return test(column, value)
+            case ast.Name(name):
+                column = self._column(name)
+                if not pa.types.is_boolean(column.type):
+                    raise self._wrong(
+                        f"'{self.words[name]}' is not true or false but {_kind(column)}: compare it with something"
+                    )
+                return column
+        raise self._wrong("it must be tests of one column each, joined by and, or, not")
 
-    def _not(self) -> Any:
-        if self._take("not"):
-            return pc.invert(self._not())
-        if self._take("("):
-            mask = self._or()
-            self._need(")")
-            return mask
-        return self._test()
-
-    def _test(self) -> Any:
-        name = self._next("an attribute")
-        column = self._column(name)
-        sign = self._peek()
-        if sign.kind == "sign" and (sign.value in _TESTS or sign.value == "="):
-            self.at += 1
-            return self._compare(name, column, "==" if sign.value == "=" else sign.value)
-        turned = self._take("not")
-        if self._take("in"):
-            self._need("(")
-            values = [self._value(name, column)]
-            while self._take(","):
-                values.append(self._value(name, column))
-            self._need(")")
-            mask = reduce(pc.or_kleene, [pc.equal(column, value) for value in values])
-            return pc.invert(mask) if turned else mask
-        if turned:
-            raise self._wrong("after 'not' there should be 'in (…)'")
-        if not pa.types.is_boolean(column.type):
-            raise self._wrong(f"'{name}' is not true or false but {_kind(column)}: compare it with something")
-        return column
-
-    def _compare(self, name: str, column: Any, sign: str) -> Any:
-        value = self._value(name, column)
-        if sign not in ("==", "!=") and not _is_number(column):
-            raise self._wrong(
-                f"'{name}' holds {_kind(column)}, which '{sign}' cannot order: use == or in (…)"
-            )
-        return _TESTS[sign](column, value)
-
-    def _value(self, name: str, column: Any) -> pa.Scalar:
-        """Read the next token as a value of the column's type."""
-        token = self._peek()
-        raw = self._next("a value")
-        text = raw[1:-1] if token.kind == "text" else raw
+    def _value(self, name: str, column: Any, node: ast.expr) -> pa.Scalar:
+        """Return the word at a node as a value of the column's type."""
+        if not isinstance(node, ast.Name):
+            raise self._wrong(f"'{self.words[name]}' is compared with something that is no value")
+        name, text = self.words[name], self.words[node.id]
         if pa.types.is_boolean(column.type):
             if text.lower() not in ("true", "false"):
                 raise self._wrong(f"'{name}' is true or false, and '{text}' is neither")
@@ -161,52 +149,21 @@ class _Parser:
         words = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
         if text not in words:
             near = get_close_matches(text, words, n=1)
-            hint = f"did you mean '{near[0]}'" if near else f"it holds {_listed(words)}"
+            more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+            hint = f"did you mean '{near[0]}'" if near else f"it holds {', '.join(words[:_SHOWN])}{more}"
             raise self._wrong(f"no {self.noun} has the {name} '{text}': {hint}")
         return pa.scalar(text)
 
     def _column(self, name: str) -> Any:
-        if name not in self.attributes.column_names:
+        if self.words[name] not in self.attributes.column_names:
             raise UserError(
-                f"{self.owner} has no {self.column_word} '{name}' (in the rule '{self.text}'); it has: "
+                f"{self.owner} has no {self.column_word} '{self.words[name]}' (in the rule '{self.text}'); it has: "
                 f"{', '.join(self.attributes.column_names)}."
             )
-        column = self.attributes.column(name)
+        column = self.attributes.column(self.words[name])
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         return column if _is_number(column) or pa.types.is_boolean(column.type) else column.cast(pa.string())
-
-    def _peek(self) -> _Token:
-        return self.tokens[self.at]
-
-    def _next(self, expected: str) -> str:
-        token = self._peek()
-        if token.kind not in ("word", "text") or (token.kind == "word" and token.value in _WORDS):
-            raise self._wrong(
-                f"{expected} is missing" + (f" before '{token.value}'" if token.value else " at the end")
-            )
-        self.at += 1
-        return token.value if expected == "a value" or token.kind == "word" else token.value[1:-1]
-
-    def _take(self, value: str) -> bool:
-        if self._peek().kind in ("word", "sign") and self._peek().value == value:
-            self.at += 1
-            return True
-        return False
-
-    def _need(self, value: str) -> None:
-        if not self._take(value):
-            raise self._wrong(f"'{value}' is missing")
-
-    def _split(self, text: str) -> list[_Token]:
-        tokens, at = [], 0
-        while text[at:].strip():
-            match = _TOKEN.match(text, at)
-            if match is None or match.lastgroup is None:
-                raise self._wrong(f"'{text[at:].strip()[:1]}' has no meaning there")
-            tokens.append(_Token(match.lastgroup, match.group(match.lastgroup)))
-            at = match.end()
-        return [*tokens, _Token("end", "")]
 
     def _wrong(self, why: str) -> UserError:
         return UserError(
@@ -222,11 +179,6 @@ def _kind(column: Any) -> str:
     return (
         "numbers" if _is_number(column) else "true or false" if pa.types.is_boolean(column.type) else "words"
     )
-
-
-def _listed(words: list[str]) -> str:
-    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-    return ", ".join(words[:_SHOWN]) + more
 
 
 @dataclass(frozen=True)
@@ -292,7 +244,7 @@ def make_pools(
     """
     curated = _curated(instances)
     if curated is not None or limits.query_where is not None or limits.support_where is not None:
-        dataset = described(dataset)
+        dataset = with_checked_attributes(dataset)
     masks = [
         None if rule is None else rule_mask(rule, dataset.attributes, dataset.name)
         for rule in (limits.query_where, limits.support_where)

@@ -246,13 +246,8 @@ class Replay(Shape):
         return MIN_WAY
 
     @property
-    def min_images(self) -> int:
-        """Return 2, one support image and one query; what each episode needs is checked in ``counts``."""
-        return 2
-
-    @property
     def min_counts(self) -> tuple[int, int]:
-        """Return one query and one shot."""
+        """Return one query and one shot; what each episode needs is checked in ``counts``."""
         return 1, 1
 
     def ways(self, streams: Streams, available: Ints) -> Ints:

@@ -110,103 +110,64 @@ def sample(
     ----------
     dataset : Dataset, str, Path, or a list of them
         What ``open_dataset`` opens. Each gets ``tasks`` tasks.
-    tasks : int
-        Tasks to draw from each dataset.
-    shape : str or Shape
-        How many classes, shots and queries: "fixed", "any", "meta-dataset", "like:FILE", or an object such as
-        ``FixedShape(way=5)``.
-    classes : str or Classes
-        Which classes: "uniform", "alike", "semantic", "hierarchical", "bilevel", "siblings", or an object such as
-        ``SiblingClasses(level=1)``.
-    instances : str or Instances
-        Which images: "uniform", "difficult", "easy", "greedy", "filtered", "shifted", "matched", or an object such as
-        ``DifficultInstances(features)``.
-    seed : int
-        0 or more. The first n tasks of a seed are the same whatever ``tasks`` is.
-    split : str, optional
-        Draw only from the train, validation or test classes.
-    splits : str or Path, optional
-        Which classes are train, validation and test, in place of the dataset's own: a split.json, "random", "semantic",
-        "cifar-fs" … (see ``open_split``). Goes with ``split``.
-    taxonomy : str, Path or Taxonomy, optional
-        A hierarchy in place of the dataset's own: a file, or "wordnet" for classes that are called by WordNet ids.
-    drop_small : bool
-        Leave out classes with too few images, which are an error otherwise.
-    allow_repeats : bool
-        Let the same task occur twice.
-    exclude_suspects : bool
-        With a judge: draw no image whose label looks wrong to it. ``find_suspects`` lists them and copies, and writes
-        the dataset without all of them.
-    limits : ImageLimits, optional
-        Rules for all images as an object, in place of ``query_where``, ``support_where`` and ``disjoint_pools``.
-    measures : sequence of callables
-        ``measure(pool, plan, rows)`` → further columns.
-    published : str or Path, optional
-        Draw nothing: read a published task list (CSV with the columns task, labels, image_id, support). Of the
-        settings it takes ``reduction``, and ``query``: so many queries per class are drawn where the list has none.
-    class_order : str, Path or list of str, optional
-        With ``published``: the classes in the order that its numbers count in: a file with one a line, JSON (a list, or
-        one under class_names) or a CSV column (FILE.csv:COLUMN).
-    replay : str or Path, optional
-        Repeat Meta-Dataset's own episodes: its ``dataset_spec.json`` of the source. ``split`` says of which classes,
-        ``seed`` is that of the reference; classes, shots and queries are the reference's bit for bit, images are drawn
-        by Longshot's own stream. The dataset must have those classes, by id or by name.
-    identity : {"content", "names"}, optional
-        What the testbed vouches for: the bytes of every image it uses, or only their names, for drives where reading
-        them takes too long. With names alone, other pictures under the same names go unnoticed, and every result says
-        so. That of the dataset unless given.
-    out : path or URL, optional
-        Also write the testbed to this Parquet file; ``"-"`` is the screen, for pipes.
+    out : file or URL, optional
+        Testbed file or URL to write (Parquet). ``"-"`` is the screen, for pipes.
     force : bool
         Replace what is there, if it is not the same testbed.
+    tasks : int, at least 1
+        Tasks to draw from each dataset. The first n tasks of a seed are the same whatever the number.
+    split : str, optional
+        Draw only from the classes of this split: train, validation or test.
+    splits : SPEC, str or Path, optional
+        Classes of train, validation and test: a split.json, random, cifar-fs, fc100, atg:cifar100@0.96 … Goes
+        with ``split``. See ``open_split``. Default: those of the dataset.
+    drop_small : bool
+        Leave out classes with too few images. They are an error otherwise.
+    allow_repeats : bool
+        Let the same task occur twice.
+    published : file, optional
+        Draw nothing: read a published task list (CSV: task, labels, image_id, support); ``query`` N draws
+        queries for a list without any. Of the other settings it takes ``reduction`` alone.
+    class_order : FILE, str, Path or sequence, optional
+        With ``published``: the classes in the order its numbers count in: one a line, JSON, or FILE.csv:COLUMN.
+        JSON is a list, or one under class_names.
+    replay : SPEC, file, optional
+        Repeat Meta-Dataset's own episodes of a source: its dataset_spec.json; goes with ``split`` and ``seed``.
+        The split says of which classes, the seed is that of the reference. Classes, shots and queries are the
+        reference's bit for bit, images are drawn by Longshot's own stream. The dataset must have those classes,
+        by id or by name.
+    identity : optional
+        As in ``embed``.
+    shape : SHAPE, str or Shape
+        How many classes, shots and queries. A word, or an object such as ``FixedShape(way=5)``.
+    classes : CLASSES, str or Classes
+        Which classes. A word, or an object such as ``SiblingClasses(level=1)``.
+    taxonomy : optional
+        As in ``measure_distances``.
+    instances : INSTANCES, str or Instances
+        Which images. A word, or an object such as ``DifficultInstances(features)``.
+    exclude_suspects : bool
+        Draw no image whose label looks wrong to a judge. ``find_suspects`` lists them and copies, and writes
+        the dataset without all of them.
+    limits : ImageLimits, optional
+        Rules for all images as an object, in place of ``query_where``, ``support_where`` and
+        ``disjoint_pools``.
+    measures : sequence of callables
+        ``measure(pool, plan, rows)`` → further columns.
     score : callable, optional
-        How "filtered" judges tasks by a method, and how held-out networks are measured; ``longshot.sample`` brings
-        its own.
-    device : str
-        Where features are computed and difficulty is judged: "auto", "cpu", "cuda", "mps".
-    engine : str, optional
-        What computes backbones, as in ``embed``.
-    workers, block : int
-        Threads, and tasks drawn together; they do not change a byte.
-    on, gpus_per_worker, retry_failed : optional
-        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
+        How "filtered" judges tasks by a method, and how held-out networks are measured; ``longshot.sample``
+        brings its own.
+    workers : int, at least 1
+        Threads; they change no task.
+    block : int
+        Tasks drawn together; they do not change a byte.
+    device, engine, on, gpus_per_worker, retry_failed : optional
+        As in ``embed``.
+    seed : int, at least 0
+        Random seed.
     **settings
-        Settings of choices that are named by words; unless given, those of the choice's class.
-
-        ==================================  ==========================================================================
-        way, shot, query                    fixed: exact numbers; any, meta-dataset: the most
-        min_way, max_way                    any, meta-dataset
-        min_shot, max_shot                  any
-        max_query, max_support,             meta-dataset
-        max_contribution
-        level                               siblings, bilevel: level of the super-classes (1: below the root)
-        max_span                            hierarchical
-        alpha, beta, oversample             semantic; beta alike, too
-        nearest                             alike: how many of the nearest classes a task chooses from
-        coarsity                            only tasks in this band: "10:30" or (10, 30)
-        distance                            semantic, coarsity
-        reduction                           "shortest-paths": for coarsity, and classes that are drawn by meaning
-        judge                               difficult, easy, greedy, filtered, alike: a backbone or features, or a list
-                                            of them; "BACKBONE:METHOD" (protonet, ridge; filtered: any method)
-        features                            the same: a file of features in place of ``judge``
-        held_out                            the same: networks that took no part, as ``judge``; they are measured
-        judging                             all but alike: of several judges the "mean" loss, "worst" or "least"
-        difficulty                          difficult, greedy: from 0 (uniform) to 1 (the hardest)
-        target_accuracy                     difficult, greedy: the difficulty at which the held-out networks have it
-        objective, temperature,             difficult, easy, greedy
-        distance_metric, raw_features
-        refine, greedy, start, steps,       difficult, easy
-        step_size, projection
-        rounds                              greedy
-        candidates, keep                    filtered: tasks to choose from, "hardest" or "easiest"
-        rule, same                          shifted, matched
-        query_where, support_where          rules over attributes, such as "viewpoint in (front, back)"
-        disjoint_pools                      an image that is support in one task is never a query in another
-        copies                              "apart": equal images and near copies are never on both sides of a task
-                                            nor in two classes of it; "equal": only equal images, near copies are not
-                                            looked for; "allow": all are drawn. "apart" for up to 50,000 images,
-                                            else "equal". Replayed and published tasks stay as they are
-        ==================================  ==========================================================================
+        Settings of choices that are named by words, as in ``SampleSettings``; unless given, those of the
+        choice's class.
 
     Returns
     -------

@@ -43,6 +43,7 @@ class FixedShape(Shape):
     shot: int = 5
     query: int = 10
     name: ClassVar[str] = "fixed"
+    about: ClassVar[str] = "way, shot and query hold for every task"
 
     def __post_init__(self) -> None:
         check_range("way", self.way, 2)
@@ -53,11 +54,6 @@ class FixedShape(Shape):
     def min_way(self) -> int:
         """Return the number of ways."""
         return self.way
-
-    @property
-    def min_images(self) -> int:
-        """Return shots and queries together."""
-        return self.shot + self.query
 
     @property
     def min_counts(self) -> tuple[int, int]:
@@ -74,7 +70,7 @@ class FixedShape(Shape):
 
 
 @dataclass(frozen=True)
-class AnyShape:
+class AnyShape(Shape):
     """Ways and shots vary from task to task, as in Cross-domain MetaDL.
 
     N ~ U{min_way … min(max_way, available classes)}, k ~ U{min_shot … min(max_shot, m − query)} where m is
@@ -105,6 +101,9 @@ class AnyShape:
     max_shot: int = 20
     query: int = 20
     name: ClassVar[str] = "any"
+    about: ClassVar[str] = "ways and shots vary from task to task"
+    # setting of ``sample`` → parameter
+    also: ClassVar[dict[str, str]] = {"way": "max_way", "shot": "max_shot"}
 
     def __post_init__(self) -> None:
         check_range("min_way", self.min_way, 2)
@@ -112,11 +111,6 @@ class AnyShape:
         check_range("min_shot", self.min_shot, 1)
         check_range("max_shot", self.max_shot, self.min_shot)
         check_range("query", self.query, 1)
-
-    @property
-    def min_images(self) -> int:
-        """Return the least number of shots and the queries together."""
-        return self.min_shot + self.query
 
     @property
     def min_counts(self) -> tuple[int, int]:
@@ -272,6 +266,7 @@ class AllShape(Shape):
     shot: int = 5
     query: int = 10
     name: ClassVar[str] = "all"
+    about: ClassVar[str] = "all classes at once, small ones with what they have"
 
     def __post_init__(self) -> None:
         check_range("shot", self.shot, 1)

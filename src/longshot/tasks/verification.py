@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -106,14 +106,8 @@ class ImageCheck:
 
     def record(self) -> dict[str, Any]:
         """Return everything as plain JSON values."""
-        numbers = ("images", "checked", "by_bytes", "by_pixels", "by_name", "renamed", "more")
-        lists = ("changed", "reencoded", "missing", "new")
-        return {
-            "dataset": self.dataset,
-            "outcome": self.outcome,
-            **{name: getattr(self, name) for name in numbers},
-            **{name: list(getattr(self, name)) for name in lists},
-        }
+        lists = {name: list(getattr(self, name)) for name in ("changed", "reencoded", "missing", "new")}
+        return {**asdict(self), **lists, "outcome": self.outcome}
 
 
 def check_images(

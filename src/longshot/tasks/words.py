@@ -7,136 +7,234 @@ looked at only where a word is not Longshot's own, or where words are listed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
-from longshot.base import UserError, load_target, make_called, nearest_name, parse_call, plugged
-from longshot.tasks.base import Classes, Instances, Shape
-from longshot.tasks.pools import ImageLimits
+from longshot.base import (
+    Declared,
+    UserError,
+    declared_classes,
+    load_target,
+    make_called,
+    nearest_name,
+    parse_call,
+    plugged,
+)
 
 if TYPE_CHECKING:
     from longshot.models import BackboneLike
+    from longshot.tasks.base import Classes, Instances, Shape
     from longshot.tasks.judges import Judge
+    from longshot.tasks.pools import ImageLimits
 
 
 class SampleSettings(TypedDict, total=False):
-    """Settings of choices that are named by words; absent or None: the choice's own default."""
+    """Settings of choices that are named by words; absent or None: the choice's own default.
 
-    # shape
-    way: int | None  # fixed: classes per task; any, meta-dataset: the most
-    shot: int | None  # fixed: support images per class; any: the most
-    query: int | None  # fixed, any: query images per class; meta-dataset: the most
-    min_way: int | None  # any, meta-dataset
-    max_way: int | None  # any, meta-dataset
-    min_shot: int | None  # any
-    max_shot: int | None  # any
-    max_query: int | None  # meta-dataset
-    max_support: int | None  # meta-dataset: the most support images of a task
-    max_contribution: int | None  # meta-dataset: the most that one class adds to the size of the support
-    # classes
-    level: int | None  # siblings, bilevel: super-classes are the nodes at this level of the taxonomy
-    max_span: int | None  # hierarchical: the most classes below a node
-    alpha: float | None  # semantic: how close in meaning
-    beta: float | None  # semantic, alike: how evenly classes appear
-    nearest: int | None  # alike: how many of the nearest classes a task chooses from
-    oversample: int | None  # semantic: times as many tasks are drawn as are kept
-    coarsity: str | tuple[float, float] | None  # only tasks in this band, "10:30" or (10, 30)
-    distance: str | None  # semantic, coarsity: distance between classes
-    reduction: str | None  # which paths of the taxonomy count, for coarsity and for classes drawn by meaning
-    # instances
-    # difficult, easy, greedy, filtered, and classes that are alike: who judges, a backbone or its features, or several;
-    # "BACKBONE:METHOD"
+    Parameters
+    ----------
+    way : int, at least 1
+        Classes per task; elsewhere the most. Default: 5; any: 20; meta-dataset: 50.
+    shot : int, at least 1
+        Support images per class; any: the most. Default: 5; any: 20.
+    query : int, at least 1
+        Query images per class; meta-dataset: the most. Default: 10; any: 20.
+    min_way, max_way : int
+        Any, meta-dataset: the fewest and the most classes of a task.
+    min_shot, max_shot : int
+        Any: the fewest and the most support images per class.
+    max_query : int
+        Meta-dataset: the most query images per class.
+    max_support : int
+        Meta-dataset: the most support images of a task.
+    max_contribution : int
+        Meta-dataset: the most that one class adds to the size of the support.
+    level : int, at least 1
+        Siblings, bilevel: level of the super-classes (1: below the root). Default: the direct parents.
+    max_span : int
+        Hierarchical: the most classes below a node.
+    alpha : float
+        Semantic: how close in meaning. Default: 0.383.
+    beta : float
+        Semantic, alike: how evenly classes appear. Default: 100.
+    nearest : int, at least 1
+        Alike: how many of the nearest classes a task chooses from. Default: 7 for 5 ways.
+    oversample : int
+        Semantic: times as many tasks are drawn as are kept.
+    coarsity : LO:HI, str or pair of floats
+        Only tasks whose coarsity lies in this band.
+    distance : {"jiang-conrath", "lin", "wu-palmer", "path"}
+        Semantic, ``coarsity``: distance between classes. Default: jiang-conrath.
+    reduction : {"shortest-paths"}
+        Coarsity by one shortest path per class. Classes that are drawn by meaning follow it too. Default: all paths.
+    judge : BACKBONE[:METHOD], backbone, features, or a list of them
+        Who judges difficulty, or says which classes look alike; may be repeated. The method is protonet or ridge;
+        filtered: any method.
+    held_out : BACKBONE[:METHOD], backbone, features, or a list of them
+        Measures only; may be repeated. These networks take no part in choosing.
+    difficulty : SHARE, float
+        Difficult, greedy: from 0 (uniform) to 1 (the hardest). Default: 1.
+    disjoint_pools : bool
+        An image that is support in one task is never a query in another.
+    copies : str
+        Copies in a task: kept apart, only equal ones, or allowed. Apart keeps equal images and near copies from both
+        sides of a task and from two of its classes. Replayed and published tasks stay as they are. Default: apart;
+        over 50,000 images: equal.
+    features : file or URL
+        Features FILE.npy in place of ``judge``.
+    judging : str
+        Of several judges: their mean loss, the largest, or the smallest, which spares none. Default: mean.
+    target_accuracy : float
+        Find the difficulty at which the held-out networks have this accuracy, such as 0.55.
+    objective : {"error", "prototype", "ridge", "task2vec"}
+        What to raise. Default: error; greedy: prototype.
+    temperature : float, above 0
+        Of the classifier. Default: 0.1.
+    distance_metric : str
+        Between features (squared Euclidean). Default: euclidean.
+    raw_features : bool
+        Do not scale features to unit length.
+    refine : int, at least 0
+        Frank–Wolfe rounds on top, at most. Default: 5; easy: 0.
+    greedy : int, at least 0
+        Exact greedy rounds after that. Default: 0; easy: 1.
+    rounds : int, at least 1
+        Rounds of ``instances`` greedy. Default: 3.
+    start : str
+        Initial weights. Default: uniform.
+    steps : int, at least 1
+        Gradient steps. Default: 1.
+    step_size : float, above 0
+        Of a gradient step. Default: 200.
+    projection : str
+        After a step. Default: l1.
+    rule : str
+        Shifted, matched: coco-objects, orbit-clutter, orbit-quality or cure-or-viewpoint.
+    query_where : RULE, str
+        Queries only from "viewpoint in (front, back)".
+    support_where : RULE, str
+        Support only from "clutter > 3 and not blur".
+    same : ATTRIBUTE, str
+        Shifted, matched: one owner (say) for a whole task.
+    candidates : int, at least 1
+        Filtered: uniform tasks to choose from. Default: 10,000.
+    keep : str
+        Filtered: which of them are kept. Default: hardest.
+    """
+
+    way: int | None
+    shot: int | None
+    query: int | None
+    min_way: int | None
+    max_way: int | None
+    min_shot: int | None
+    max_shot: int | None
+    max_query: int | None
+    max_support: int | None
+    max_contribution: int | None
+    level: int | None
+    max_span: int | None
+    alpha: float | None
+    beta: float | None
+    nearest: int | None
+    oversample: int | None
+    coarsity: str | tuple[float, float] | None
+    distance: str | None
+    reduction: str | None
     judge: BackboneLike | Sequence[BackboneLike] | None
-    features: str | Path | None  # the same: a file of features in place of ``judge``
-    # the same: how the losses of several judges are combined
+    features: str | Path | None
     judging: Literal["mean", "worst", "least"] | None
-    held_out: BackboneLike | Sequence[BackboneLike] | None  # the same: networks that took no part, to measure
-    difficulty: float | None  # difficult, greedy: from 0, uniform, to 1, the hardest
-    target_accuracy: float | None  # difficult, greedy: the accuracy that held-out networks shall have
-    objective: str | None  # difficult, easy, greedy: error, prototype, ridge, task2vec
-    temperature: float | None  # difficult, easy, greedy
-    distance_metric: Literal["euclidean", "cosine"] | None  # difficult, easy, greedy: between features
-    raw_features: bool  # difficult, easy, greedy: do not scale features to unit length
-    refine: int | None  # difficult, easy: Frank–Wolfe rounds
-    greedy: int | None  # difficult, easy: exact greedy rounds after that
-    start: Literal["uniform", "random"] | None  # difficult, easy
-    steps: int | None  # difficult, easy
-    step_size: float | None  # difficult, easy
-    projection: Literal["l1", "simplex", "none"] | None  # difficult, easy
-    rounds: int | None  # greedy
-    rule: str | None  # shifted, matched: one of shifted.RULE_SETS
-    same: str | None  # shifted, matched: the attribute that has one value in a task
-    candidates: int | None  # filtered: uniform tasks to choose from
-    keep: Literal["hardest", "easiest"] | None  # filtered
-    # all instances
-    query_where: str | None  # queries only from images that fulfil this rule
-    support_where: str | None  # support only from images that fulfil this rule
-    disjoint_pools: bool  # an image that is support in one task is never a query in another
-    # copies are kept apart, equal images alone are, or they are drawn like others; None: by the dataset's size
+    held_out: BackboneLike | Sequence[BackboneLike] | None
+    difficulty: float | None
+    target_accuracy: float | None
+    objective: str | None
+    temperature: float | None
+    distance_metric: Literal["euclidean", "cosine"] | None
+    raw_features: bool
+    refine: int | None
+    greedy: int | None
+    start: Literal["uniform", "random"] | None
+    steps: int | None
+    step_size: float | None
+    projection: Literal["l1", "simplex", "none"] | None
+    rounds: int | None
+    rule: str | None
+    same: str | None
+    candidates: int | None
+    keep: Literal["hardest", "easiest"] | None
+    query_where: str | None
+    support_where: str | None
+    disjoint_pools: bool
     copies: Literal["apart", "equal", "allow"] | None
-
-
-@dataclass(frozen=True)
-class _Word:
-    """What a word makes, ``"module:Class"``, and which settings go with it: setting → parameter of the class."""
-
-    target: str
-    settings: Mapping[str, str]
 
 
 def _own(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-_SELECTED = {
-    **_own("objective", "temperature", "judging"),
-    "distance_metric": "distance",
-    "raw_features": "raw_features",
-}
-_DIFFICULT = {**_SELECTED, **_own("refine", "greedy", "start", "steps", "step_size", "projection")}
-_CURATED = _own("rule", "query_where", "support_where", "same")
-_ANY = {**_own("min_way", "max_way", "min_shot", "max_shot", "query"), "way": "max_way", "shot": "max_shot"}
-_VARIED = {
-    **_own("min_way", "max_way", "max_query", "max_support", "max_contribution"),
-    "way": "max_way",
-    "query": "max_query",
-}
-_HERE = "longshot.tasks"
-_WORDS: dict[str, dict[str, _Word]] = {
-    "shape": {
-        "fixed": _Word(f"{_HERE}.shapes:FixedShape", _own("way", "shot", "query")),
-        "any": _Word(f"{_HERE}.shapes:AnyShape", _ANY),
-        "meta-dataset": _Word(f"{_HERE}.meta_dataset_samplers:MetaDatasetShape", _VARIED),
-    },
-    "classes": {
-        "uniform": _Word(f"{_HERE}.class_samplers:UniformClasses", {}),
-        "semantic": _Word(
-            f"{_HERE}.class_samplers:SemanticClasses",
-            _own("alpha", "beta", "oversample", "distance", "reduction"),
-        ),
-        "alike": _Word(f"{_HERE}.alike:AlikeClasses", _own("nearest", "beta")),
-        "hierarchical": _Word(f"{_HERE}.meta_dataset_samplers:HierarchicalClasses", _own("max_span")),
-        "siblings": _Word(f"{_HERE}.class_samplers:SiblingClasses", _own("level")),
-        "bilevel": _Word(f"{_HERE}.meta_dataset_samplers:BilevelClasses", _own("level")),
-    },
-    "instances": {
-        "uniform": _Word(f"{_HERE}.instance_samplers:UniformInstances", {}),
-        "difficult": _Word(f"{_HERE}.difficult:DifficultInstances", {**_DIFFICULT, **_own("difficulty")}),
-        "easy": _Word(f"{_HERE}.difficult:EasyInstances", _DIFFICULT),
-        "greedy": _Word(f"{_HERE}.difficult:GreedyInstances", {**_SELECTED, **_own("rounds", "difficulty")}),
-        "filtered": _Word(f"{_HERE}.instance_samplers:UniformInstances", {}),  # and chosen afterwards
-        "shifted": _Word(f"{_HERE}.instance_samplers:ShiftedInstances", _CURATED),
-        "matched": _Word(f"{_HERE}.instance_samplers:MatchedInstances", _CURATED),
-    },
-}
-_FURTHER = {"shape": ("like:FILE",)}  # words that take more than settings
+class _Word(NamedTuple):
+    """What a word makes, ``"module:Class"``, which settings go with it (setting → parameter), and its help."""
+
+    target: str
+    settings: Mapping[str, str]
+    about: str
+    judged: bool = False
+
+
+def _settings(sampler: Declared) -> dict[str, str]:
+    """Return setting → parameter: the class's fields of that name, and those it calls otherwise."""
+    hidden = sampler.facts.get("not_settings", ())
+    own = [name for name in sampler.fields if name in SampleSettings.__annotations__ and name not in hidden]
+    return {**_own(*own), **sampler.facts.get("also", {})}
+
+
+def _words() -> dict[str, dict[str, _Word]]:
+    """Return choice → word → what it makes: every sampler in this folder that says ``about`` itself."""
+    words: dict[str, dict[str, _Word]] = {choice: {} for choice in DEFAULTS}
+    for sampler in declared_classes("longshot.tasks"):
+        choice = next((each for each in words if sampler.target.endswith(each.capitalize())), None)
+        if choice is not None and "about" in sampler.own:
+            made = _Word(sampler.target, _settings(sampler), sampler.facts["about"], _JUDGED in sampler.bases)
+            words[choice][sampler.facts["name"]] = made
+    drawn_first = words["instances"]["uniform"]
+    words["instances"]["filtered"] = drawn_first._replace(
+        about="the hardest of many uniform tasks", judged=True
+    )
+    return {
+        choice: dict(sorted(table.items(), key=lambda item: (item[0] != DEFAULTS[choice], item[0])))
+        for choice, table in words.items()
+    }
+
+
+_JUDGED = "JudgedInstances"
+DEFAULTS = {"shape": "fixed", "classes": "uniform", "instances": "uniform"}
+_WORDS = _words()
+_FURTHER = {"shape": {"like:FILE": "shapes of another testbed"}}  # words that take more than settings
 _PLUGGED = {"shape": "shapes", "classes": "classes", "instances": "instances"}  # what a Plugin calls them
 _MEMBERS = {"shape": ("ways", "counts"), "classes": ("draw",), "instances": ("draw", "features_hash")}
 SHAPES, CLASSES, INSTANCES = (tuple(words) for words in _WORDS.values())
-JUDGED = ("difficult", "easy", "greedy", "filtered")  # instances that look at features
 _ALIKE = ("judge", "features", "held_out")  # settings of instances that go with classes="alike", too
+JUDGED = tuple(word for word, made in _WORDS["instances"].items() if made.judged)  # they look at features
 _EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "copies", "coarsity", "reduction")
+# headings of the settings in help; those after the third are shown on request
+GROUPS = {
+    "Shape (how many)": "shape way shot query",
+    "Classes (which)": "classes nearest level coarsity taxonomy",
+    "Instances (which images)": "instances judge held_out difficulty disjoint_pools copies",
+    "Classes by meaning": "alpha beta distance reduction",
+    "Difficult, easy, greedy": "features exclude_suspects judging target_accuracy objective temperature "
+    "distance_metric raw_features refine greedy rounds start steps step_size projection",
+    "Rules over attributes": "rule query_where support_where same",
+    "Filtered": "candidates keep",
+    "Published tasks": "published class_order replay",
+}
+
+
+def sampler_words(choice: str, *, plugins: bool = True) -> dict[str, str]:
+    """Return word → what it means, of a choice ("shape", "classes", "instances"), those of plugins last."""
+    own = {word: made.about for word, made in _WORDS[choice].items()} | _FURTHER.get(choice, {})
+    return own | dict.fromkeys(plugged(_PLUGGED[choice]), "of a plugin") if plugins else own
 
 
 def _belongings() -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -181,7 +279,7 @@ def check_sampler_settings(
     >>> check_sampler_settings({"level": 1}, shape="fixed", classes="uniform")
     Traceback (most recent call last):
         ...
-    longshot.base.errors.UserError: level=1 goes with classes="siblings" or "bilevel" only; leave it out or add that.
+    longshot.base.errors.UserError: level=1 goes with classes="bilevel" or "siblings" only; leave it out or add that.
     """
     choices = {"shape": shape, "classes": classes, "instances": instances}
     active = {name: value for name, value in settings.items() if _is_given(value)}
@@ -314,6 +412,8 @@ def make_limits(
     if settings.get("disjoint_pools"):
         own["disjoint"] = True
     if limits is None:
+        from longshot.tasks.pools import ImageLimits
+
         return ImageLimits(**own)
     if own:
         raise UserError(f"{{limits}} and {{{next(iter(own))}}} both limit the images", "leave one out")
@@ -326,32 +426,34 @@ def _is_given(value: object) -> bool:
 
 
 def _made(choice: str, chosen: Any, settings: Mapping[str, Any], **fixed: Any) -> Any:
-    """Make what a word and its settings describe; return an object that has the needed members as it is."""
+    """Return what a word makes of its settings; an object with the needed members stays itself."""
     own = _WORDS[choice]
     if isinstance(chosen, str):
-        if chosen in own:
-            return load_target(own[chosen].target)(**fixed, **_given(settings, own[chosen].settings))
+        word, called = _read_word(chosen)
+        if word in own and not (called and own[word].judged):  # judges are opened before
+            arguments = {**fixed, **_given(settings, own[word].settings), **called}
+            return make_called("sampler", word, load_target(own[word].target), arguments)
         chosen = _made_by_plugin(choice, chosen)
     if isinstance(chosen, type) or not all(hasattr(chosen, member) for member in _MEMBERS[choice]):
         raise UserError(
-            f"The parameter {{{choice}}} is {chosen!r}; give one of {', '.join(_every_word(choice))}, or an object "
+            f"The parameter {{{choice}}} is {chosen!r}; give one of {', '.join(sampler_words(choice))}, or an object "
             f"such as {next(iter(own.values())).target.partition(':')[2]}()."
         )
     return chosen
 
 
+def _read_word(text: str) -> tuple[str, dict[str, Any]]:
+    """Split ``every-nth(n=3)`` into word and settings."""
+    return parse_call(text) if "(" in text else (text, {})
+
+
 def _made_by_plugin(choice: str, text: str) -> Any:
-    """Make what a plugin's word and the settings in its call describe; UserError for a word that nobody adds."""
+    """Return what a word of a plugin makes of the settings in its call; UserError for a word that nobody adds."""
     word, targets = text.partition("(")[0].strip(), plugged(_PLUGGED[choice])
     if word not in targets:
         noun = "is no shape" if choice == "shape" else f"are no {choice}"
-        raise UserError(f"There {noun} '{text}'; {nearest_name(text, _every_word(choice), 'choose')}")
+        raise UserError(f"There {noun} '{text}'; {nearest_name(text, sampler_words(choice), 'choose')}")
     return make_called("sampler", word, load_target(targets[word]), parse_call(text)[1])
-
-
-def _every_word(choice: str) -> tuple[str, ...]:
-    """Return Longshot's own words and those of plugins."""
-    return *_WORDS[choice], *_FURTHER.get(choice, ()), *plugged(_PLUGGED[choice])
 
 
 def _given(settings: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

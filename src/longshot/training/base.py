@@ -74,7 +74,7 @@ class Algorithm(Called, ABC):
 
     @property
     def refresh(self) -> int:
-        """After so many steps ``instances`` chooses the episodes anew by the network's features; 0: never."""
+        """Return after how many steps ``instances`` chooses the episodes anew by the network's features; 0: never."""
         return 0
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
@@ -87,11 +87,11 @@ class Algorithm(Called, ABC):
 
     @property
     def judges(self) -> list[str]:
-        """Networks that choose images beside the one that is trained: ``BACKBONE[:METHOD]``."""
+        """List the networks that choose images beside the one that is trained: ``BACKBONE[:METHOD]``."""
         return []
 
     def instances(self, features: Features, judges: Sequence[Judge] = ()) -> Instances:
-        """Which images the next ``refresh`` steps' episodes have, given the network's features of the train classes.
+        """Choose the images of the next ``refresh`` steps' episodes by the network's features of the train classes.
 
         ``judges`` are those of :attr:`judges`, with their features of the same images.
         """
@@ -102,11 +102,11 @@ class Algorithm(Called, ABC):
         return
 
     def groups(self, network: Network) -> list[ParameterGroup]:
-        """What is trained and how fast: everything at the same rate unless overridden."""
+        """Return what is trained and how fast: everything at the same rate unless overridden."""
         return [ParameterGroup(list(network.parameters()), 1.0)]
 
     def network(self, call: str) -> str:
-        """The call of the network that is trained where the user names ``call``: that one unless overridden."""
+        """Return the call of the network to train where the user names ``call``: that one unless overridden."""
         return call
 
     def settle(self, network: Network, validation: Validation) -> None:
@@ -115,7 +115,7 @@ class Algorithm(Called, ABC):
 
     @abstractmethod
     def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
-        """One step over a Batch (not episodic) or a sequence of Episodes. ``network`` is in training mode."""
+        """Compute one step over a Batch (not episodic) or Episodes; ``network`` is in training mode."""
 
 
 class EpisodicAlgorithm(Algorithm):
@@ -125,7 +125,7 @@ class EpisodicAlgorithm(Algorithm):
     recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.001)", batch=1, steps=10_000)
 
     def logits(self, network: Network, episode: Episode) -> Tensor:
-        """[Q, way] of the episode's queries; a subclass that overrides ``loss`` needs none."""
+        """Score the episode's queries, [Q, way]; a subclass that overrides ``loss`` needs none."""
         raise NotImplementedError
 
     def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
@@ -140,7 +140,7 @@ class EpisodicAlgorithm(Algorithm):
 
 
 def embed(network: Network, episode: Episode) -> tuple[Tensor, Tensor]:
-    """Vectors of support [S, d] and query [Q, d], through the network together."""
+    """Compute vectors of support [S, d] and query [Q, d], through the network together."""
     vectors: Tensor = network(torch.cat([episode.support, episode.query])).float()
     return vectors[: len(episode.support)], vectors[len(episode.support) :]
 
@@ -162,18 +162,18 @@ ALGORITHMS: dict[str, str] = {
 
 
 def algorithm_names() -> list[str]:
-    """Names of the registered algorithms, sorted."""
+    """List the names of the registered algorithms, sorted."""
     return sorted(ALGORITHMS)
 
 
 def algorithm_class(name: str) -> type[Algorithm]:
-    """The class registered under ``name``; UserError with the nearest name when there is none."""
+    """Find the class registered under ``name``; UserError with the nearest name where there is none."""
     kind: type[Algorithm] = find_class("algorithm", name, ALGORITHMS, "{training.list_algorithms()}")
     return kind
 
 
 def list_algorithms() -> list[dict[str, Any]]:
-    """One row per algorithm and recipe: name, what it trains on, paper, settings, optimiser, schedule, amounts.
+    """List every algorithm and recipe: name, what it trains on, paper, settings, optimiser, schedule, amounts.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def list_algorithms() -> list[dict[str, Any]]:
 
 
 def get_algorithm(algorithm: str | Algorithm) -> Algorithm:
-    """An algorithm from its call, as ``protonet(way=20)``; an Algorithm object is handed back as it is.
+    """Make an algorithm from its call, as ``protonet(way=20)``; an Algorithm object is returned as it is.
 
     UserError: unknown name (with the nearest), unknown setting (with the valid ones and their defaults).
 

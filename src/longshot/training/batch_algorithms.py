@@ -45,7 +45,7 @@ class Multiclass(Algorithm):
     smoothing: float = number_field(0.0)
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
-        """The head: W [C, d], uniform in ±1/√d as a linear layer starts, and b [C] of zeros."""
+        """Start the head: W [C, d], uniform in ±1/√d as a linear layer starts, and b [C] of zeros."""
         bound = network.dim**-0.5
         head = {"head_weight": torch.empty(classes, network.dim).uniform_(-bound, bound)}
         return head if self.head == "cosine" else {**head, "head_bias": torch.zeros(classes)}
@@ -90,11 +90,11 @@ class AutoEnsemble(Algorithm):
     rotation: float = number_field(1.0)
 
     def network(self, call: str) -> str:
-        """An ensemble of ``members`` such networks."""
+        """Return the call of an ensemble of ``members`` such networks."""
         return call if call.startswith("ensemble") else f"ensemble(of={call!r}, members={self.members})"
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
-        """Per member m: head_m [C, d] over the classes and head_turn_m [4, d], uniform in ±1/√d."""
+        """Start per member m head_m [C, d] over the classes and head_turn_m [4, d], uniform in ±1/√d."""
         heads = {}
         for number, member in enumerate(members(network)):
             bound = member.dim**-0.5
@@ -130,12 +130,12 @@ class AutoEnsemble(Algorithm):
 
 
 def members(network: Network) -> list[Network]:
-    """The networks of an ensemble, or the network itself."""
+    """List the networks of an ensemble, or the network itself."""
     return network.each() if isinstance(network, Ensemble) else [network]
 
 
 def choose_weights(network: Ensemble, validation: Validation) -> Tensor:
-    """[M] weights with the best accuracy of nearest class means on the validation tasks.
+    """Choose the weights [M] with the best accuracy of nearest class means on the validation tasks.
 
     Greedy selection with replacement (Caruana et al. 2004): a member is added 20 times over, each time the one that
     helps most, and the best of the 20 mixtures is taken, or equal weights where none is better. The scores of the joint
@@ -153,7 +153,7 @@ def choose_weights(network: Ensemble, validation: Validation) -> Tensor:
 
 
 def select(pieces: Sequence[tuple[Tensor, Tensor, Tensor]], count: int) -> Tensor:
-    """[M] weights from members' scores [M, B, Q, W] with targets [B, Q] and masks [B, Q] of pieces of the tasks."""
+    """Choose weights [M] from members' scores [M, B, Q, W] with targets [B, Q] and masks [B, Q] of pieces of tasks."""
 
     def accuracy(weights: Tensor) -> float:
         total, tasks = 0.0, 0
@@ -219,7 +219,7 @@ class MetaDelta(Algorithm):
                 module.momentum = MOMENTUM
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
-        """The perceptron's weights (Xavier, uniform) and biases (0), layer by layer: head_w0, head_b0, …"""
+        """Start the perceptron's weights (Xavier, uniform) and biases (0), layer by layer: head_w0, head_b0, …"""
         widths = (network.dim, network.dim // 2, network.dim // 2, classes)
         layers: dict[str, Tensor] = {}
         for number in range(LAYERS):
@@ -229,7 +229,7 @@ class MetaDelta(Algorithm):
         return layers
 
     def groups(self, network: Network) -> list[ParameterGroup]:
-        """The network's last stages at the optimiser's rate, the perceptron at ``head_rate`` times that."""
+        """Train the network's last stages at the optimiser's rate, the perceptron at ``head_rate`` times that."""
         head = {id(parameter) for parameter in network.extras.parameters()}
         trained = [p for p in network.parameters() if p.requires_grad and id(p) not in head]
         return [ParameterGroup(trained, 1.0), ParameterGroup([*network.extras.parameters()], self.head_rate)]
@@ -244,7 +244,7 @@ class MetaDelta(Algorithm):
 
 
 def perceptron(network: Network, vectors: Tensor) -> Tensor:
-    """[B, C] scores of vectors [B, d] by the perceptron among the network's extras, ReLU between its layers."""
+    """Score vectors [B, d] by the perceptron among the network's extras, ReLU between its layers; [B, C]."""
     for number in range(LAYERS):
         weight, bias = (network.extras[f"head_{kind}{number}"] for kind in "wb")
         vectors = functional.linear(vectors if number == 0 else vectors.relu(), weight, bias)
@@ -283,7 +283,7 @@ class TimeBudget:
         self.longest = 0.0
 
     def has_room(self) -> bool:
-        """Whether a round that takes as long as the longest so far would end in time; the next one begins now."""
+        """Tell whether a round as long as the longest so far would end in time; the next one begins now."""
         now = self.clock()
         if self.round_began is not None:
             self.longest = max(self.longest, now - self.round_began)

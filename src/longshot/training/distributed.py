@@ -35,7 +35,7 @@ class Team:
 
     @property
     def leads(self) -> bool:
-        """Whether this process validates and writes."""
+        """Tell whether this process validates and writes."""
         return self.rank == 0
 
     def average(self, tensors: Sequence[Tensor]) -> None:
@@ -51,7 +51,7 @@ class Team:
             start += tensor.numel()
 
     def share(self, value: float) -> float:
-        """The leading process's number, in every process."""
+        """Return the leading process's number in every process."""
         if self.size == 1:
             return value
         shared = torch.tensor([value if self.leads else 0.0], dtype=torch.float64)
@@ -62,7 +62,7 @@ class Team:
 
 
 def check_devices(devices: int, device: torch.device, total: int, noun: str) -> None:
-    """UserError where ``devices`` cannot share ``total`` images or episodes (``noun``), or are not there."""
+    """Refuse ``devices`` that cannot share ``total`` images or episodes (``noun``), or are not there."""
     if device.type == "cuda" and devices > torch.cuda.device_count():
         raise UserError(
             f"{devices} devices were asked for, but PyTorch finds {torch.cuda.device_count()} CUDA devices",
@@ -150,7 +150,7 @@ class Trainer:
         self.datasets, self.curves = datasets, curves
 
     def __call__(self, sent: _Sent, tick: Tick) -> Files | tuple[str, str]:
-        """The folder's files; the two parts of a UserError where the training cannot be done."""
+        """Train and return the folder's files, or the two parts of a UserError where the training cannot be done."""
         from longshot.training.loop import train
 
         with tempfile.TemporaryDirectory(prefix="longshot-training-") as folder:
@@ -206,7 +206,7 @@ def train_elsewhere(
 
 
 def read_files(folder: Path) -> Files:
-    """Relative path → content of every file in a folder; nothing where there is none."""
+    """Read every file of a folder: relative path → content; nothing where there is no folder."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != HEARTBEAT)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 

@@ -60,12 +60,12 @@ class ProtoNetTraining(EpisodicAlgorithm):
 
     @property
     def method(self) -> str:
-        """The same classifier for validation tasks."""
+        """Name the same classifier for validation tasks."""
         settings = {"distance": self.distance, "scale": self.scale}
         return format_call("protonet", settings, {"distance": "euclidean", "scale": None})
 
     def logits(self, network: Network, episode: Episode) -> Tensor:
-        """[Q, way] scores of the prototype classifier."""
+        """Score the queries by the prototype classifier; [Q, way]."""
         support, query = embed(network, episode)
         means = prototypes(support, episode.support_label, episode.way)
         return prototype_scores(query, means, distance=self.distance, scale=self.scale)
@@ -88,11 +88,11 @@ class Matching(EpisodicAlgorithm):
 
     @property
     def method(self) -> str:
-        """The same classifier for validation tasks."""
+        """Name the same classifier for validation tasks."""
         return format_call("matching", {"scale": self.scale}, {"scale": 10.0})
 
     def logits(self, network: Network, episode: Episode) -> Tensor:
-        """[Q, way] log p(w | q)."""
+        """Compute log p(w | q); [Q, way]."""
         support, query = embed(network, episode)
         similar = self.scale * functional.normalize(query, dim=1) @ functional.normalize(support, dim=1).T
         attention = similar.log_softmax(1)  # [Q, S]
@@ -115,7 +115,7 @@ class Mixed:
         return self.difficult.features_hash
 
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
-        """The queries of the uniform tasks; task by task one of the two supports."""
+        """Draw the queries of the uniform tasks and, task by task, one of the two supports."""
         hard = self.difficult.draw(streams, pool, plan)
         uniform = self.difficult.base.draw(streams, pool, plan)
         chosen = streams.stage("mix").uniform() < self.share
@@ -156,16 +156,16 @@ class Adversarial(ProtoNetTraining):
 
     @property
     def refresh(self) -> int:
-        """Steps between two choices."""
+        """Return the steps between two choices."""
         return self.every
 
     @property
     def judges(self) -> list[str]:
-        """Networks that judge beside the one that is trained."""
+        """List the networks that judge beside the one that is trained."""
         return [self.judge] if isinstance(self.judge, str) else self.judge or []
 
     def instances(self, features: Features, judges: Sequence[Judge] = ()) -> Instances:
-        """Difficult supports for the share of the episodes, judged by the network's own features and by ``judges``."""
+        """Choose difficult supports for a share of the episodes, judged by the network itself and by ``judges``."""
         chooser = DifficultInstances(
             [Judge(features), *judges], judging=self.judging, difficulty=self.difficulty, refine=0
         )
@@ -187,6 +187,7 @@ class CTXTraining(EpisodicAlgorithm):
     """
 
     name: ClassVar[str] = "ctx"
+    method = "ctx"
     paper: ClassVar[str] = "Doersch et al. 2020"
     recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.0006)", batch=1, steps=10_000)
 
@@ -203,13 +204,8 @@ class CTXTraining(EpisodicAlgorithm):
                 f"ctx's simclr is {self.simclr!r}; it is the share of SimCLR episodes, from 0 to 1."
             )
 
-    @property
-    def method(self) -> str:
-        """The same attention for validation tasks."""
-        return "ctx"
-
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
-        """Key head and value head [width, channels of the maps], as linear layers start or as they were learned."""
+        """Start key and value head [width, channels of the maps] as linear layers start, or as they were learned."""
         if CTX_KEY in network.extras and len(network.extras[CTX_KEY]) == self.width:
             return {name: network.extras[name].detach() for name in (CTX_KEY, CTX_VALUE)}
         training = network.training
@@ -228,7 +224,7 @@ class CTXTraining(EpisodicAlgorithm):
         return super().loss(network, changed)
 
     def logits(self, network: Network, episode: Episode) -> Tensor:
-        """[Q, way] by attention between places."""
+        """Score the queries by attention between places; [Q, way]."""
         keys, values = ctx_heads(network, network.maps(torch.cat([episode.support, episode.query])).float())
         rows = len(episode.support)
         return ctx_scores(
@@ -237,7 +233,7 @@ class CTXTraining(EpisodicAlgorithm):
 
 
 def simclr_episode(episode: Episode) -> Episode:
-    """Every support image a class of its own; queries are other views of the first few images of each class.
+    """Turn every support image into a class of its own; queries are other views of each class's first images.
 
     An image that was a query takes no part. Of a class with q queries the first q support images are asked for.
     """
@@ -255,6 +251,6 @@ def simclr_episode(episode: Episode) -> Episode:
 
 
 def _rank_in_class(label: Tensor, way: int) -> Tensor:
-    """[S] number of earlier images of the same class."""
+    """Count the earlier images of the same class; [S]."""
     one_hot = nn.functional.one_hot(label, way)
     return (one_hot.cumsum(0) * one_hot).sum(1) - 1

@@ -23,7 +23,7 @@ from longshot.models import WEIGHTS_FILE, Network
 
 TRAINING, HISTORY, STATE = "training.json", "history.jsonl", "state.safetensors"
 RECORD_FORMAT = 1  # of training.json
-_STATE_KEY = "longshot_state_2"  # in the header of a checkpoint; version 1 had the time in it
+_STATE_KEY = "longshot_state_2"  # in the header of a checkpoint
 _NETWORK, _OPTIMISER, _SOURCE = "network.", "optimiser.", "source."  # beginnings of names in a checkpoint
 
 
@@ -65,7 +65,7 @@ class TrainedNetwork:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             **vars(self),
             "path": str(self.path),
@@ -76,7 +76,7 @@ class TrainedNetwork:
 
 
 def check_folder(folder: Path, identity: dict[str, Any]) -> None:
-    """UserError where the folder holds another training, with what differs."""
+    """Refuse a folder that holds another training, with what differs."""
     path = folder / TRAINING
     if not path.is_file():
         taken = [name for name in (WEIGHTS_FILE, STATE) if (folder / name).exists()]
@@ -97,7 +97,6 @@ def check_folder(folder: Path, identity: dict[str, Any]) -> None:
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path} is damaged", "choose another folder {out}, or delete this one") from None
     now = json.loads(json.dumps(identity))
-    earlier = {"images": now.get("images"), **earlier}  # folders of earlier versions do not say
     different = [key for key in {**earlier, **now} if earlier.get(key) != now.get(key)]
     if different:
         shown = "; ".join(
@@ -119,29 +118,18 @@ def cut_history(path: Path, records: int) -> None:
 
 
 def read_facts(folder: Path) -> dict[str, Any] | None:
-    """What the checkpoint of the folder remembers beside tensors; None where there is none."""
+    """Read what the checkpoint of the folder remembers beside tensors; None where there is none."""
     if not (folder / STATE).is_file():
         return None
     # Not by safe_open, which opens the path twice: a training that goes on may replace the file in between.
     with (folder / STATE).open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    facts: dict[str, Any] = _state_of(folder / STATE, header["__metadata__"])["facts"]
+    facts: dict[str, Any] = json.loads(header["__metadata__"][_STATE_KEY])["facts"]
     return facts
 
 
-def _state_of(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
-    """What the header of a checkpoint says beside tensors; UserError for one of another version."""
-    if _STATE_KEY not in header and "facts" in header:
-        raise UserError(
-            f"The checkpoint {path} has format 1, this Longshot reads 2",
-            "go on with the version that wrote it, or delete it to train from the beginning",
-        )
-    state: dict[str, Any] = json.loads(header[_STATE_KEY])
-    return state
-
-
 def read_seconds(folder: Path) -> float:
-    """How long the training of the folder took up to its checkpoint; 0 where that is not on record."""
+    """Read how long the training of the folder took up to its checkpoint; 0 where that is not on record."""
     try:
         return float(json.loads((folder / TRAINING).read_text(encoding="utf-8"))["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -149,7 +137,7 @@ def read_seconds(folder: Path) -> float:
 
 
 def read_trained(folder: Path) -> TrainedNetwork:
-    """The outcome of the training in the folder."""
+    """Read the outcome of the training in the folder."""
     facts = read_facts(folder)
     assert facts is not None
     notes = json.loads((folder / TRAINING).read_text(encoding="utf-8"))["notes"]
@@ -199,7 +187,7 @@ def save_state(
 
 
 def last_saved(folder: Path) -> int | None:
-    """When the checkpoint of ``folder`` was written, in nanoseconds; None where there is none."""
+    """Return when the checkpoint of ``folder`` was written, in nanoseconds; None where there is none."""
     path = folder / STATE
     return path.stat().st_mtime_ns if path.is_file() else None
 
@@ -213,9 +201,8 @@ def load_state(
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
+            state = json.loads((file.metadata() or {})[_STATE_KEY])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        state = _state_of(path, header)
         facts, numbers = state["facts"], state["optimiser"]
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise UserError(

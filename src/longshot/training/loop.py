@@ -133,66 +133,70 @@ def train(
     Parameters
     ----------
     algorithm : str or Algorithm
-        A way of training with its settings, ``protonet(way=20)``, or a ``best.yaml`` that ``tune`` wrote: its settings
-        count where none is given here.
+        A way of training with its settings, ``protonet(way=20)``, or a ``best.yaml`` that ``tune`` wrote: its
+        settings count where none is given here.
     dataset : Dataset, str or Path
         What ``open_dataset`` opens.
-    out : path
-        Folder of the network; afterwards it is a backbone.
+    out : folder
+        Folder of the trained network. Afterwards it is a backbone.
     network : str, optional
-        ``cnn4`` (unless given), ``resnet12``, ``resnet18``, ``vit``, ``timm:NAME``, …
+        Network to train: cnn4, resnet12, resnet50, bit-r50x1, vit, timm:NAME, … Default: cnn4.
     start : str or path, optional
-        A saved network or a backbone with weights to go on from, in place of ``network``.
+        Go on from a saved network (its folder) or from a backbone with weights. It stands in place of
+        ``network``.
     split : str, optional
-        Train on the classes of this split, or on ``"all"``. ``"train"`` where the dataset has splits.
-    splits : str or path, optional
-        Which classes are train, validation and test, in place of the dataset's own: a split.json, "random", "semantic",
-        "cifar-fs" … (see ``open_split``).
-    taxonomy : str, path or Taxonomy, optional
-        A hierarchy in place of the dataset's own, for episodes whose classes it decides: a file, or ``"wordnet"``.
+        Train on the classes of this split, or on all. Default: train, where there are splits.
+    splits : optional
+        As in ``sample``.
     holdout : float, optional
-        Share of the classes held out for validation; 0.1 where there are no splits.
+        Share of the classes held out for validation. Default: 0.1 without splits.
     rotations : bool
         Every train class in four orientations, as four classes.
-    size : int, optional
-        Height and width of the images: 84 unless given, with ``start`` those of that network's own preprocessing.
+    size : int, at least 1, optional
+        Height and width of the images. Default: 84; with --start: the network's own.
     preprocessing : str, optional
-        A whole preprocessing string in place of ``size``.
-    steps, epochs, minutes : number, optional
-        How long: steps of the optimiser, or passes over the images (batch training). ``minutes`` is a limit on top.
-    batch : int, optional
-        Images of a step, or episodes of a step.
-    way, shot, query : int, optional
-        What episodes look like; those of the algorithm unless given.
-    shape : str or Shape, optional
-        As in ``sample``: "fixed", "any", "meta-dataset", "like:FILE", or an object such as ``AnyShape()``.
-    classes : str or Classes, optional
-        As in ``sample``: "uniform", "alike", "semantic", "hierarchical", "bilevel", "siblings", or an object.
-    level, alpha, beta, nearest, coarsity, distance, reduction : optional
-        Settings of ``classes``, as in ``sample``.
-    judge : str, object or sequence, optional
-        Of classes that are "alike": the networks that say so.
+        Whole preprocessing string in place of ``size``.
+    steps : int, at least 1, optional
+        Steps of the optimiser. Default: as the recipe.
+    epochs : float, above 0, optional
+        Passes over the images instead of steps (batch training).
+    minutes : float, above 0, optional
+        Stop after so long, if steps are left then.
+    batch : int, at least 1, optional
+        Images of a step, or episodes of a step. Default: as the recipe.
     recipe : str, optional
-        A named recipe of the algorithm.
-    optimiser, schedule, augment, clip : optional
-        ``adam(lr=0.001)``, ``cosine(warmup=0.1)``, ``crop(8)|flip``, the largest norm of the gradient. As the recipe
-        unless given.
-    validate_every, validation_tasks : int
-        Steps between two validations (about 20 in a run), and their tasks.
+        A named recipe of the algorithm, see 'longshot train --list'.
+    optimiser : str, optional
+        Such as "adam(lr=0.001)" or "sgd(lr=0.1, weight_decay=0.0005)". Default: as the recipe.
+    schedule : str, optional
+        One of constant, cosine(warmup=0.1), "step(at=[0.7, 0.9], factor=0.1)", "decay(every=500, rate=0.9)".
+        Default: as the recipe.
+    augment : str, optional
+        Such as "crop(8)|flip|jitter(0.4)"; also zoom(s), rotate(d), grey(p). Default: as the recipe.
+    clip : float, at least 0, optional
+        Largest norm of the gradient. Default: not clipped.
+    validate_every : int, at least 1, optional
+        Steps between validations. Default: about 20 in a run.
+    validation_tasks : int, at least 1
+        Tasks of a validation.
     validation : ValidationTasks, optional
         What those tasks are and which method solves them, where it is not as the algorithm has it.
-    checkpoint_every : int, optional
-        Steps between two checkpoints; a minute unless given.
-    seed : int
-        The root of every random stream.
-    device : str
-        auto, cpu, cuda or mps.
-    devices : int
+    checkpoint_every : int, at least 1, optional
+        Steps between checkpoints. Default: a minute, and validations.
+    devices : int, at least 1
         Processes that share every step.
     precision : {"auto", "float32", "bfloat16"}
-        auto: bfloat16 on accelerators that have it.
+        Numbers to compute with; auto: bfloat16 on accelerators that have it.
     allow_download : bool
-        Let ``timm:`` and ``hf:`` networks fetch their weights.
+        Let timm: and hf: networks fetch their weights.
+    shape, way, shot, query : optional
+        As in ``sample``. Those of the algorithm unless given.
+    classes, level, alpha, beta, nearest, judge, coarsity, distance, reduction, taxonomy : optional
+        As in ``sample``.
+    device : optional
+        As in ``embed``.
+    seed : int, at least 0
+        Random seed. It is the root of every random stream.
     curves : callable, optional
         Called with the folder when training is over, to draw its learning curves.
 
@@ -279,17 +283,12 @@ class _Training:
             self._checkpoint()
 
     def _write_record(self) -> None:
-        facts = {
-            "format": RECORD_FORMAT,
-            "settings": self.job.identity,
-            "notes": self.job.notes,
-            "seconds": self.seconds,
-        }
+        facts = {"format": RECORD_FORMAT, "settings": self.job.identity, "notes": self.job.notes}
         versions = {"longshot": __version__, "torch": torch.__version__}
         write_json(self.folder / TRAINING, {**facts, "seconds": self.seconds, **versions})
 
     def go(self) -> None:
-        """All steps that are missing."""
+        """Run all steps that are missing."""
         job, facts = self.job, self.facts
         stepper = Stepper(job, self.team, facts.part or job.part)
         share = (self.team.rank, self.team.size)
@@ -369,7 +368,7 @@ class _Training:
         facts.loss = facts.accuracy = facts.counted = 0
 
     def _judge(self, validation: Validation) -> Interval:
-        """The network's accuracy on the validation tasks; the best network so far is kept."""
+        """Measure the network's accuracy on the validation tasks; keep the best network so far."""
         facts = self.facts
         self.job.algorithm.settle(self.job.network, validation)
         accuracy = validation.run(self.job.network)

@@ -40,11 +40,11 @@ class _InnerLoops(EpisodicAlgorithm):
 
     @property
     def loop(self) -> InnerLoop:
-        """The inner loop in training."""
+        """Return the inner loop in training."""
         return InnerLoop(self.steps, self.lr, self.moves, self.start, self.second_order)
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
-        """``inner`` = [lr, steps], so that the methods repeat the loop the network was trained for. Never trained.
+        """Return ``inner`` = [lr, steps], so that methods repeat the loop of the training; it is never trained.
 
         With a learned start of the head its weights and biases for ``way`` classes, which are.
         """
@@ -183,7 +183,7 @@ def meta_step(
 
 
 def _groups(episodes: Sequence[Episode], most: int) -> Iterator[list[Episode]]:
-    """Episodes of equal shape, at most ``most`` together, in the order of their first one."""
+    """Group episodes of equal shape, at most ``most`` together, in the order of their first one."""
     shapes: dict[tuple[int, int, int], list[Episode]] = defaultdict(list)
     for episode in episodes:
         shapes[len(episode.support), len(episode.query), episode.way].append(episode)
@@ -193,7 +193,7 @@ def _groups(episodes: Sequence[Episode], most: int) -> Iterator[list[Episode]]:
 
 
 def _part(network: Network, weights: dict[str, Tensor], loop: InnerLoop, group: Sequence[Episode]) -> _Part:
-    """Loss, accuracy and gradients of one group."""
+    """Compute loss, accuracy and gradients of one group."""
     support, label, query, target = (
         torch.stack([getattr(episode, name) for episode in group])
         for name in ("support", "support_label", "query", "query_label")

@@ -49,14 +49,14 @@ class TrialObjective(ABC):
     @property
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """What decides the values: another identity is another search."""
+        """Return what decides the values: another identity is another search."""
 
     @abstractmethod
     def value(self, trial: Trial, folder: Path) -> float:
-        """The accuracy; UserError where the trial fails."""
+        """Measure the accuracy of a trial; UserError where the trial fails."""
 
     def values(self, trials: Sequence[Trial], folder: Path) -> list[float | UserError]:
-        """The accuracies of trials that do not depend on each other; the error of those that fail."""
+        """Measure trials that do not depend on each other: the accuracy, or the error of one that fails."""
         outcomes: list[float | UserError] = []
         for trial in trials:
             try:
@@ -66,7 +66,7 @@ class TrialObjective(ABC):
         return outcomes
 
     def best(self, trial: Trial, folder: Path) -> Tuned:
-        """The trial for people and commands to use."""
+        """Return the trial for people and commands to use."""
         return Tuned(method=trial.method)
 
 
@@ -131,7 +131,7 @@ def run_search(
 
 
 def need_optuna() -> Any:
-    """The package that proposes trials; UserError where it is not installed."""
+    """Import the package that proposes trials; UserError where it is not installed."""
     try:
         import optuna
     except ImportError as error:
@@ -177,12 +177,12 @@ def _study(optuna: Any, folder: Path) -> Study:
 
 
 def _finished(study: Study) -> list[Any]:
-    """Trials that count: with a value, or failed for a reason of their own."""
+    """List the trials that count: with a value, or failed for a reason of their own."""
     return [trial for trial in study.get_trials() if trial.value is not None or "failed" in trial.user_attrs]
 
 
 def _together(done: int, at_once: int, free: bool) -> int:
-    """Trials to propose now: ``at_once``, or as many as can run side by side where none would learn from another.
+    """Return how many trials to propose now: ``at_once``, or as many as run side by side where none would learn.
 
     TPE's first trials are drawn at random.
     """
@@ -194,7 +194,7 @@ def _together(done: int, at_once: int, free: bool) -> int:
 def _try(
     optuna: Any, study: Study, space: Space, objective: TrialObjective, folder: Path, proposals: Sequence[Any]
 ) -> None:
-    """Trials side by side, and the record of their values in the order of the proposals."""
+    """Run trials side by side and record their values in the order of the proposals."""
     trials = [space.trial(proposal.params) for proposal in proposals]
     began = time.monotonic()
     outcomes = objective.values(trials, folder)
@@ -214,7 +214,7 @@ def _try(
 
 
 def _write(study: Study, space: Space, objective: TrialObjective, folder: Path) -> Tuned:
-    """trials.json, and best.yaml where a trial has succeeded."""
+    """Write trials.json, and best.yaml where a trial has succeeded."""
     done = _finished(study)
     records = []
     for number, recorded in enumerate(done, 1):

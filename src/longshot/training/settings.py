@@ -123,13 +123,13 @@ class TrainingSettings(Record):
 
     @property
     def episode_settings(self) -> dict[str, int]:
-        """Those of way, shot and query that are given."""
+        """Return those of way, shot and query that are given."""
         named = {"way": self.way, "shot": self.shot, "query": self.query}
         return {name: value for name, value in named.items() if value is not None}
 
 
 def training_settings(**values: Any) -> TrainingSettings:
-    """``values`` as checked settings; a UserError names the parameter that is wrong or does not exist.
+    """Check ``values`` as settings; a UserError names the parameter that is wrong or does not exist.
 
     Examples
     --------
@@ -147,7 +147,7 @@ CLASS_SETTINGS = ("level", "alpha", "beta", "nearest", "judge", "coarsity", "dis
 
 
 def choose_episodes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` with samplers that are named by words, and their settings, made into objects.
+    """Make objects of samplers that ``values`` name by words, with their settings.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def choose_episodes(values: Mapping[str, Any]) -> dict[str, Any]:
 def plan_training(
     algorithm: str | Algorithm, values: Mapping[str, Any]
 ) -> tuple[str | Algorithm, TrainingSettings]:
-    """Algorithm and settings of a training; ``algorithm`` may be a file that ``tune`` wrote.
+    """Return algorithm and settings of a training; ``algorithm`` may be a file that ``tune`` wrote.
 
     Of such a file count the settings that ``values`` leave at their defaults.
     """
@@ -204,7 +204,7 @@ _VALIDATION_SEED = 1_000_003  # validation classes and tasks are the same for ev
 def open_for_training(
     dataset: DatasetLike, splits: str | Path | None, taxonomy: TaxonomyLike | None, classes: Classes | None
 ) -> Dataset:
-    """The dataset with the splits and the taxonomy that were given; ``classes`` decide the classes of episodes."""
+    """Open the dataset with the splits and the taxonomy given; ``classes`` decide the classes of episodes."""
     uniform = classes is None or isinstance(classes, UniformClasses)
     if taxonomy is not None and uniform and splits is None:
         raise UserError(
@@ -215,7 +215,7 @@ def open_for_training(
 
 
 def choose_shape(algorithm: Algorithm, settings: TrainingSettings) -> Shape | None:
-    """How many ways, shots and queries an episode has: as asked for, else as the algorithm says."""
+    """Choose how many ways, shots and queries an episode has: as asked for, else as the algorithm says."""
     chosen = settings.episode_settings
     first = next(iter(chosen), "shape" if settings.shape else "classes")
     if not algorithm.episodic:
@@ -271,7 +271,7 @@ def make_source(
     shape: Shape | None,
     augment: Augmentation,
 ) -> TrainingSource:
-    """Batches of images, or episodes where there is a shape."""
+    """Make the source of batches of images, or of episodes where there is a shape."""
     if shape is None:
         return Shuffled(images, pool, recipe.batch, settings.seed, augment)
     return EpisodeSource(
@@ -289,7 +289,7 @@ def make_source(
 
 
 def _chooser(algorithm: Algorithm, pool: Pool, device: str) -> Callable[[Features], Instances]:
-    """The algorithm's choice of images; other judges' features are computed when they are first asked for."""
+    """Make the algorithm's choice of images; other judges' features are computed on first use."""
     judges: list[Judge] = []
 
     def choose(features: Features) -> Instances:
@@ -310,7 +310,7 @@ def make_validation(
     settings: TrainingSettings,
     notes: list[str],
 ) -> Validation | None:
-    """Tasks of the held-out classes, no larger than these allow; None where they allow for none of two ways.
+    """Draw tasks of the held-out classes, no larger than these allow; None where they allow for none of two ways.
 
     Where the settings say what the tasks are, they are that.
     """
@@ -351,7 +351,7 @@ def make_validation(
 
 
 def _most_ways(pool: Pool, classes: Classes) -> int:
-    """The most classes that one task of the pool can have."""
+    """Count the most classes that one task of the pool can have."""
     if not isinstance(classes, SiblingClasses):
         return len(pool.classes)
     try:
@@ -361,7 +361,7 @@ def _most_ways(pool: Pool, classes: Classes) -> int:
 
 
 def images_per_step(source: TrainingSource, shape: Shape | None) -> int:
-    """Images that a step reads, on average where episodes differ."""
+    """Count the images that a step reads, on average where episodes differ."""
     if isinstance(source, EpisodeSource) and shape is not None:
         tasks = source.draw(0) if not source.refresh else None
         if tasks is None:

@@ -13,8 +13,15 @@ import numpy as np
 import torch
 
 from longshot.audit import SeenImages, Stage, digest_images, published_stage, training_stages
-from longshot.base import Ints, Preprocessing, UserError, hash_json, pick_device, rescale_preprocessing
-from longshot.base import parse_preprocessing as parse_preprocessing
+from longshot.base import (
+    Ints,
+    Preprocessing,
+    UserError,
+    hash_json,
+    parse_preprocessing,
+    pick_device,
+    rescale_preprocessing,
+)
 from longshot.data import Dataset, as_dataset
 from longshot.models import Network, cached_pixels, content_of, count_flops, count_parameters, row_positions
 from longshot.tasks import Pool, Shape, UniformClasses
@@ -163,7 +170,7 @@ def prepare(
 
 
 def _lineage(start: str, allow_download: bool) -> list[Stage]:
-    """The trainings that the network to start from went through: what it saw, its descendants saw."""
+    """List the trainings behind the network to start from: what it saw, its descendants saw."""
     from longshot.models import bare_name, load_backbone
 
     if Path(start).exists():
@@ -173,7 +180,7 @@ def _lineage(start: str, allow_download: bool) -> list[Stage]:
 
 
 def _used_rows(data: Dataset, *classes: Ints) -> Ints | None:
-    """The images of these classes, the only ones that are read; None for all images of the dataset."""
+    """Return the rows of these classes, the only ones that are read; None for all images of the dataset."""
     chosen = np.unique(np.concatenate(classes))
     if len(chosen) == len(data.class_ids):
         return None
@@ -181,13 +188,13 @@ def _used_rows(data: Dataset, *classes: Ints) -> Ints | None:
 
 
 def _images(data: Dataset, rows: Ints | None) -> str:
-    """What a training vouches for: the beginning of the digest over its images' bytes, or "names"."""
+    """Return what a training vouches for: the start of the digest over its images' bytes, or "names"."""
     content = content_of(data, rows)
     return content.digest[:16] if content.identity == "content" else "names"
 
 
 def _recipe(algorithm: Algorithm, settings: TrainingSettings) -> TrainingDefaults:
-    """The recipe with what the user says otherwise, in canonical texts."""
+    """Combine the recipe with what the user says otherwise, in canonical texts."""
     base = algorithm.recipe
     if settings.recipe is not None:
         if settings.recipe not in algorithm.recipes:
@@ -206,8 +213,8 @@ def _recipe(algorithm: Algorithm, settings: TrainingSettings) -> TrainingDefault
 
 
 def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network, Preprocessing]:
-    """The network to train, new or to go on from, and the preprocessing it is trained with."""
-    from longshot.models import bare_name, load_backbone, load_network, open_network, split_sight
+    """Open the network to train, new or to go on from, and the preprocessing it is trained with."""
+    from longshot.models import bare_name, get_network, load_backbone, load_checkpoint, split_sight
 
     text = settings.preprocessing
     side = settings.size
@@ -219,11 +226,11 @@ def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network,
             )
         start = str(settings.start)
         if Path(start).exists():
-            network, story = load_network(start)
+            network, story = load_checkpoint(start)
             saved = parse_preprocessing(str(story["preprocessing"]))
             transform = parse_preprocessing(text or _sized(saved.text, side))
             if transform.size != saved.size:
-                network = open_network(start, size=transform.size)
+                network = get_network(start, size=transform.size)
             return network.requires_grad_(True), transform
         if (text or side) and split_sight(start)[1].given:
             raise UserError(
@@ -235,17 +242,17 @@ def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network,
             own = load_backbone(start, "cpu", allow_download=settings.allow_download).preprocessing
             text = _sized(own, side)
         transform = parse_preprocessing(text)
-        network = open_network(bare_name(start), size=transform.size, allow_download=settings.allow_download)
+        network = get_network(bare_name(start), size=transform.size, allow_download=settings.allow_download)
         return network, transform
     transform = parse_preprocessing(_text(text, side))
     call = algorithm.network(settings.network or "cnn4")
-    return open_network(
+    return get_network(
         call, size=transform.size, seed=settings.seed, allow_download=settings.allow_download
     ), transform
 
 
 def _sized(preprocessing: str, side: int | None) -> str:
-    """A network's own preprocessing, at another size where one is asked for."""
+    """Scale a network's own preprocessing where another size is asked for."""
     return preprocessing if side is None else rescale_preprocessing(preprocessing, side)
 
 
@@ -268,7 +275,7 @@ def _steps(settings: TrainingSettings, recipe: TrainingDefaults, rows: int, algo
 
 
 def _half(settings: TrainingSettings, device: torch.device) -> bool:
-    """bfloat16 where it helps: on accelerators that have it; on a CPU only when asked for."""
+    """Tell whether to compute in bfloat16: on accelerators that have it, on a CPU only where asked for."""
     if settings.precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported()
     return settings.precision == "bfloat16"
@@ -286,7 +293,7 @@ def _identity(
     settings: TrainingSettings,
     steps: int,
 ) -> dict[str, Any]:
-    """All that decides the weights, for people and for the refusal to mix two trainings in one folder."""
+    """Collect all that decides the weights, for people and to keep two trainings out of one folder."""
     identity: dict[str, Any] = {
         "algorithm": algorithm.call,
         "network": network.call,
@@ -323,7 +330,7 @@ _TASKS = 2  # validation tasks that are solved to measure one
 def estimate_training(
     algorithm: str | Algorithm, dataset: Dataset | str | Path, settings: TrainingSettings
 ) -> dict[str, Any]:
-    """Steps per second, time and disk of a training; a few steps are done on black pictures, nothing is written."""
+    """Estimate steps per second, time and disk of a training by a few steps on black pictures; nothing is written."""
     job = prepare(algorithm, dataset, settings.model_copy(update={"devices": 1}), blank=True)
     stepper = Stepper(job, Team())
     spent: list[float] = []

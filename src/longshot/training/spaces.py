@@ -65,7 +65,7 @@ class Space:
     source: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for files and comparisons."""
+        """Return plain values, for files and comparisons."""
         return {
             "name": self.name,
             "algorithm": self.algorithm,
@@ -75,7 +75,7 @@ class Space:
         }
 
     def fixed(self, values: Mapping[str, Any]) -> Space:
-        """The space with some parameters held at one value, which may lie outside of it."""
+        """Hold some parameters at one value, which may lie outside of the space."""
         for name in values:
             if name not in self.parameters:
                 raise UserError(
@@ -85,7 +85,7 @@ class Space:
         return replace(self, parameters={**self.parameters, **held})
 
     def distributions(self) -> dict[str, Any]:
-        """The parameters as Optuna draws them."""
+        """Return the parameters as Optuna draws them."""
         from optuna.distributions import CategoricalDistribution, FloatDistribution
 
         return {
@@ -96,7 +96,7 @@ class Space:
         }
 
     def points(self, most: int) -> list[dict[str, Any]] | None:
-        """Every point where there are at most ``most`` of them; None where there are more."""
+        """List every point where there are at most ``most`` of them; None where there are more."""
         if any(parameter.kind != "choose" for parameter in self.parameters.values()):
             return None
         sizes = [len(parameter.values) for parameter in self.parameters.values()]
@@ -106,7 +106,7 @@ class Space:
         return [dict(zip(self.parameters, point, strict=True)) for point in values]
 
     def trial(self, point: Mapping[str, Any]) -> Trial:
-        """The calls at ``point``."""
+        """Return the calls at ``point``."""
         return Trial(
             None if self.algorithm is None else str(_fill(self.algorithm, point)),
             None if self.method is None else str(_fill(self.method, point)),
@@ -115,12 +115,12 @@ class Space:
 
 
 def space_names() -> list[str]:
-    """Names of the spaces that come with Longshot."""
+    """List the names of the spaces that come with Longshot."""
     return list(_own())
 
 
 def get_space(name: str) -> Space:
-    """A space by its name, or the only one of a YAML file."""
+    """Read a space by its name, or the only one of a YAML file."""
     if name.endswith((".yaml", ".yml")):
         try:
             text = Path(name).read_text(encoding="utf-8")
@@ -140,7 +140,7 @@ def get_space(name: str) -> Space:
 
 
 def list_spaces() -> list[dict[str, Any]]:
-    """One row per parameter of the spaces that come with Longshot: space, needs, parameter, range, found, source.
+    """List the parameters of Longshot's own spaces: space, needs, parameter, range, found, source.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def list_spaces() -> list[dict[str, Any]]:
 
 
 def space_of_call(call: str, search: Mapping[str, str], *, trains: bool) -> Space:
-    """The space of a method (or, with ``trains``, of an algorithm) with some of its settings searched."""
+    """Make the space of a method (or, with ``trains``, of an algorithm) with some of its settings searched."""
     name, settings = parse_call(call)
     for key in search:
         if key in settings:
@@ -174,7 +174,7 @@ def space_of_call(call: str, search: Mapping[str, str], *, trains: bool) -> Spac
 
 
 def parse_parameter(name: str, text: object) -> Parameter:
-    """``choose(1, 2)``, ``uniform(0, 1)`` or ``log(1e-4, 1e-1)``; only literals are read."""
+    """Parse ``choose(1, 2)``, ``uniform(0, 1)`` or ``log(1e-4, 1e-1)``; only literals are read."""
     wrong = f"The parameter '{name}' is '{text}'; write {_FORM}."
     match = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", str(text), re.DOTALL)
     if match is None or match[1] not in _KINDS:
@@ -241,7 +241,7 @@ def _words(texts: list[Any]) -> Iterator[str]:
 
 
 def _fill(template: Any, point: Mapping[str, Any]) -> Any:
-    """``{name}`` alone is the value itself; inside a longer text it is written as Python writes it."""
+    """Fill ``{name}`` in a template: alone it is the value itself, in a longer text as Python writes it."""
     if not isinstance(template, str):
         return template
     alone = re.fullmatch(r"{(\w+)}", template)

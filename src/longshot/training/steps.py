@@ -48,7 +48,7 @@ class Stepper:
         self.parameters = [p for p in job.network.parameters() if p.requires_grad]
 
     def step(self, step: int, data: StepData) -> tuple[float, float, float]:
-        """Loss, accuracy and learning rate of the step; Diverged (before any change) where the loss is no number."""
+        """Make a step; return loss, accuracy and rate; Diverged (before any change) where the loss is no number."""
         job = self.job
         factor = job.factor(step)
         loss, accuracy = self._gradients(data)
@@ -64,7 +64,7 @@ class Stepper:
         return numbers
 
     def _gradients(self, data: StepData) -> tuple[torch.Tensor, torch.Tensor]:
-        """Gradients of the mean loss; where memory is short, in parts of half the size, said once."""
+        """Compute gradients of the mean loss; where memory is short, in parts of half the size, said once."""
         total, before = _count(data), self.part
         noun = "images" if isinstance(data, ImageBatch) else "episodes"
         while True:
@@ -106,7 +106,7 @@ class Stepper:
         return loss, accuracy
 
     def _average(self, loss: torch.Tensor, accuracy: torch.Tensor) -> None:
-        """Means over the devices: gradients, numbers, and running statistics, so that all stay the same network."""
+        """Average gradients, numbers and running statistics over the devices, so that all stay the same network."""
         if self.team.size == 1:
             return
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
@@ -149,7 +149,7 @@ Factor: TypeAlias = Callable[[int], float]
 
 
 def make_optimiser(text: str, groups: Sequence[ParameterGroup]) -> torch.optim.Optimizer:
-    """The optimiser that ``text`` describes; each group learns at its own multiple of the rate."""
+    """Make the optimiser that ``text`` describes; each group learns at its own multiple of the rate."""
     name, settings = _read("optimiser", text, {name: defaults for name, (_, defaults) in _OPTIMISERS.items()})
     make, defaults = _OPTIMISERS[name]
     try:
@@ -163,19 +163,19 @@ def make_optimiser(text: str, groups: Sequence[ParameterGroup]) -> torch.optim.O
 
 
 def canonical_optimiser(text: str) -> str:
-    """One text for every way of writing the same optimiser."""
+    """Return one text for every way of writing the same optimiser."""
     name, settings = _read("optimiser", text, {name: defaults for name, (_, defaults) in _OPTIMISERS.items()})
     return format_call(name, {**_OPTIMISERS[name][1], **settings})
 
 
 def canonical_schedule(text: str) -> str:
-    """One text for every way of writing the same schedule."""
+    """Return one text for every way of writing the same schedule."""
     name, settings = _read("schedule", text, _SCHEDULES)
     return format_call(name, settings, _SCHEDULES[name])
 
 
 def make_schedule(text: str, steps: int) -> Factor:
-    """step ↦ what the learning rate is multiplied with at that step (0 … ``steps`` − 1).
+    """Make the function from a step (0 … ``steps`` − 1) to what the learning rate is multiplied with.
 
     constant:  1.
     cosine:    final + (1 − final) · (1 + cos(π t)) / 2 with t = step / steps.

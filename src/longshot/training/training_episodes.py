@@ -43,18 +43,18 @@ class TrainingSource(ABC):
 
     @abstractmethod
     def load(self, step: int, share: tuple[int, int]) -> StepData:
-        """The data of one step on the device; called from another thread."""
+        """Read the data of one step to the device; called from another thread."""
 
     def horizon(self, step: int) -> int:
-        """The first step after ``step`` that cannot be loaded before the steps in between are done."""
+        """Return the first step after ``step`` that cannot be loaded before the steps in between are done."""
         return sys.maxsize
 
     def begin(self, step: int, network: Network) -> None:
-        """Called before every step, with the network as it is then."""
+        """Prepare a step, with the network as it is then; called before every step."""
         return
 
     def state(self) -> dict[str, Tensor]:
-        """What cannot be drawn again from the seed alone, for the checkpoint."""
+        """Return what cannot be drawn again from the seed alone, for the checkpoint."""
         return {}
 
     def restore(self, step: int, state: Mapping[str, Tensor]) -> None:
@@ -79,7 +79,7 @@ class Shuffled(TrainingSource):
         self._epochs: dict[int, NDArray[np.int64]] = {}
 
     def positions(self, step: int) -> NDArray[np.int64]:
-        """[total] places in ``rows`` that the step reads."""
+        """Return the places in ``rows`` that the step reads; [total]."""
         places = np.arange(step * self.total, (step + 1) * self.total)
         epochs, inside = np.divmod(places, len(self.rows))
         positions = np.empty_like(places)
@@ -96,7 +96,7 @@ class Shuffled(TrainingSource):
         return self._epochs[number]
 
     def load(self, step: int, share: tuple[int, int]) -> ImageBatch:
-        """This device's images of the step."""
+        """Read this device's images of the step."""
         rank, devices = share
         positions = np.array_split(self.positions(step), devices)[rank]
         generator = step_generator(self.seed, step, 1 + rank)
@@ -127,12 +127,12 @@ class EpisodeSource(TrainingSource):
         self.current: tuple[int, TaskRows] | None = None  # the chunk that the last step was taken from
 
     def draw(self, number: int) -> TaskRows:
-        """Chunk ``number``: ``chunk`` tasks as rows of the pool's dataset."""
+        """Draw chunk ``number``: ``chunk`` tasks as rows of the pool's dataset."""
         samplers = (self.shape, self.classes, self.instances)
         return draw_tasks(self.pool, self.chunk, self.seed, *samplers, attempt=number)
 
     def tasks(self, step: int) -> list[TaskRows]:
-        """The episodes of a step, one by one."""
+        """Return the episodes of a step, one by one."""
         episodes = []
         for number in range(step * self.total, (step + 1) * self.total):
             chunk, position = divmod(number, self.chunk)
@@ -142,7 +142,7 @@ class EpisodeSource(TrainingSource):
         return episodes
 
     def load(self, step: int, share: tuple[int, int]) -> list[Episode]:
-        """This device's episodes of the step."""
+        """Read this device's episodes of the step."""
         rank, devices = share
         share_of_step = np.array_split(np.arange(self.total), devices)[rank]
         tasks = self.tasks(step)
@@ -153,7 +153,7 @@ class EpisodeSource(TrainingSource):
         ]
 
     def horizon(self, step: int) -> int:
-        """The step of the next refresh."""
+        """Return the step of the next refresh."""
         return (step // self.refresh + 1) * self.refresh if self.refresh else sys.maxsize
 
     def begin(self, step: int, network: Network) -> None:
@@ -166,7 +166,7 @@ class EpisodeSource(TrainingSource):
             self.current = (chunk, self.draw(chunk))
 
     def state(self) -> dict[str, Tensor]:
-        """The chosen episodes: the network that chose them is gone."""
+        """Return the chosen episodes: the network that chose them is gone."""
         return tasks_to_tensors(self.current[1]) if self.refresh and self.current else {}
 
     def restore(self, step: int, state: Mapping[str, Tensor]) -> None:
@@ -176,7 +176,7 @@ class EpisodeSource(TrainingSource):
 
 
 def network_features(network: Network, images: TrainingImages, pool: Pool) -> Features:
-    """The network's vectors of the pool's classes, in the rows of the pool's dataset; zero for other classes."""
+    """Compute the network's vectors of the pool's classes, as rows of its dataset; zero for other classes."""
     dataset = pool.dataset
     rows = rows_of_classes(dataset.offsets, pool.classes)
     array = np.zeros((len(dataset), network.dim), np.float32)
@@ -196,7 +196,7 @@ def network_features(network: Network, images: TrainingImages, pool: Pool) -> Fe
 
 
 def embed_rows(network: Network, images: TrainingImages, rows: NDArray[np.int64]) -> Tensor:
-    """[M, d] vectors of rows of the images, the network in evaluation mode."""
+    """Compute vectors [M, d] of rows of the images, the network in evaluation mode."""
     training = network.training
     network.eval()
     try:
@@ -225,7 +225,7 @@ def read_episode(
     augment: Augmentation | None = None,
     generator: torch.Generator | None = None,
 ) -> Episode:
-    """The one task of ``task`` as images."""
+    """Read the one task of ``task`` as images."""
     rows = np.concatenate([task.support.values, task.query.values])
     pictures = images.read(rows, augment, generator)
     support, query = pictures.tensor_split([len(task.support.values)])
@@ -237,7 +237,7 @@ def read_episode(
 
 
 def tasks_to_tensors(tasks: TaskRows) -> dict[str, Tensor]:
-    """Tasks as plain tensors for a checkpoint."""
+    """Convert tasks to plain tensors for a checkpoint."""
     lists = {name: getattr(tasks, name) for name in ("support", "support_label", "query", "query_label")}
     tensors = {"ways": torch.from_numpy(tasks.ways.astype(np.int64))}
     for name, ragged in lists.items():
@@ -247,7 +247,7 @@ def tasks_to_tensors(tasks: TaskRows) -> dict[str, Tensor]:
 
 
 def tasks_from_tensors(tensors: Mapping[str, Tensor]) -> TaskRows:
-    """The inverse of ``tasks_to_tensors``."""
+    """Convert tensors back to tasks; the inverse of ``tasks_to_tensors``."""
     ways = tensors["ways"].numpy()
     lists = [
         Ragged(tensors[f"{name}.values"].numpy(), tensors[f"{name}.offsets"].numpy())
@@ -257,12 +257,12 @@ def tasks_from_tensors(tensors: Mapping[str, Tensor]) -> TaskRows:
 
 
 def sampler_settings(shape: Shape, classes: Classes) -> dict[str, Any]:
-    """How episodes are drawn, as JSON."""
+    """Describe how episodes are drawn, as JSON."""
     return {"shape": settings_of(shape), "classes": settings_of(classes)}
 
 
 def check_enough(pool: Pool, shape: Shape, split: str) -> Pool:
-    """The pool's classes that have enough images for episodes of this shape; UserError when they are too few."""
+    """Keep the pool's classes with enough images for episodes of this shape; UserError where they are too few."""
     sizes = pool.sizes[pool.classes]
     usable = pool.classes[sizes >= shape.min_images]
     if len(usable) >= shape.min_way:
@@ -285,12 +285,12 @@ class Validation:
 
     @property
     def images_read(self) -> int:
-        """Images that go through the network: every image once, or every task's own."""
+        """Count the images that go through the network: every image once, or every task's own."""
         rows = np.concatenate([self.tasks.support.values, self.tasks.query.values])
         return len(rows) if isinstance(get_method(self.method), ImageMethod) else len(np.unique(rows))
 
     def accuracies(self, network: Network) -> Floats:
-        """[T] share of each task's queries that the method gets right, the network in evaluation mode."""
+        """Measure the share of each task's queries that the method gets right, in evaluation mode; [T]."""
         solver = get_method(self.method)
         if isinstance(solver, ImageMethod):
             return self._by_images(solver, network)
@@ -302,7 +302,7 @@ class Validation:
         return mean_interval(self.accuracies(network))
 
     def by_features(self, network: Network, blocks: Sequence[int] = ()) -> tuple[TaskRows, Gatherer]:
-        """All tasks by the network's vectors, as rows of what a Gatherer reads; ``blocks``: widths of its parts."""
+        """Express all tasks by the network's vectors, as rows of a Gatherer; ``blocks``: widths of its parts."""
         # Tasks share images: every image goes through the network once.
         rows = np.unique(np.concatenate([self.tasks.support.values, self.tasks.query.values]))
         vectors = embed_rows(network, self.images, rows).cpu()

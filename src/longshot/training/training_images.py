@@ -48,7 +48,7 @@ class Augmentation:
     moves: tuple[tuple[str, float], ...]
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
-        """[B, 3, H, W] float in 0 … 1 → the same shape and range."""
+        """Change images [B, 3, H, W], floats in 0 … 1, within the same shape and range."""
         for name, amount in self.moves:
             images = _MOVES[name](images, amount, generator)
         return images
@@ -83,7 +83,7 @@ def parse_augmentation(text: str) -> Augmentation:
 
 
 def _numbers(images: Tensor, generator: Generator, low: float, high: float) -> Tensor:
-    """[B, 1, 1, 1] uniform numbers on the images' device."""
+    """Draw uniform numbers on the images' device; [B, 1, 1, 1]."""
     numbers = torch.rand(len(images), generator=generator) * (high - low) + low
     return numbers.to(images.device, images.dtype).view(-1, 1, 1, 1)
 
@@ -102,7 +102,7 @@ def _crop(images: Tensor, amount: float, generator: Generator) -> Tensor:
 
 
 def _warp(images: Tensor, matrices: Tensor) -> Tensor:
-    """[B, 3, H, W] seen through affine maps [B, 2, 3] of output to input coordinates (−1 … 1)."""
+    """Map images [B, 3, H, W] by affine maps [B, 2, 3] of output to input coordinates (−1 … 1)."""
     grid = functional.affine_grid(matrices.to(images.dtype), list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
@@ -128,7 +128,7 @@ def _flip(images: Tensor, amount: float, generator: Generator) -> Tensor:
 
 
 def _grey_of(images: Tensor) -> Tensor:
-    """[B, 1, H, W] luma (ITU-R 601)."""
+    """Compute the luma of images (ITU-R 601); [B, 1, H, W]."""
     red, green, blue = images.unbind(1)
     return (0.299 * red + 0.587 * green + 0.114 * blue).unsqueeze(1)
 
@@ -162,13 +162,13 @@ T = TypeVar("T")
 
 
 def step_seed(seed: int, step: int, stream: int = 0) -> int:
-    """A seed of its own for every (seed, step, stream): nothing random is carried from one step to the next."""
+    """Derive a seed for every (seed, step, stream): nothing random is carried from one step to the next."""
     words = np.random.SeedSequence([seed, step, stream]).generate_state(1, np.uint64)
     return int(words[0] >> np.uint64(1))
 
 
 def step_generator(seed: int, step: int, stream: int = 0) -> Generator:
-    """A generator on the CPU that depends on its arguments only."""
+    """Make a generator on the CPU that depends on its arguments only."""
     return torch.Generator().manual_seed(step_seed(seed, step, stream))
 
 
@@ -185,7 +185,7 @@ class TrainingImages:
     def read(
         self, rows: NDArray[np.int64], augment: Augmentation | None = None, generator: Generator | None = None
     ) -> Tensor:
-        """[B, 3, H, W] float32 on the device, as the network wants it; the channels of a pixel lie together."""
+        """Read rows as the network takes them, the channels of a pixel together; [B, 3, H, W] float32 on the device."""
         positions = rows if self.sources is None else self.sources[rows]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*not writable.*")
@@ -205,7 +205,7 @@ class TrainingImages:
 
 
 def turned(images: Tensor, turns: Tensor) -> Tensor:
-    """[B, 3, H, H], image b turned by ``turns[b]`` quarters, counter-clockwise."""
+    """Turn image b by ``turns[b]`` quarters, counter-clockwise; [B, 3, H, H]."""
     views = images.clone()
     for quarter in range(1, QUARTERS):
         chosen = (turns == quarter).nonzero().squeeze(1)
@@ -216,7 +216,7 @@ def turned(images: Tensor, turns: Tensor) -> Tensor:
 def with_rotations(
     dataset: Dataset, classes: NDArray[np.int64]
 ) -> tuple[Dataset, NDArray[np.int64], NDArray[np.int64]]:
-    """The given classes in four versions each, turned by 0, 90, 180 and 270 degrees: four classes out of one.
+    """Make four classes of each given class, turned by 0, 90, 180 and 270 degrees.
 
     Returns the dataset of 4 · len(classes) classes, the row of ``dataset`` behind each of its rows, and the quarter
     turns of each of its rows. It has no taxonomy and no attributes.
@@ -244,7 +244,7 @@ def with_rotations(
 
 
 def check_square(transform: Preprocessing) -> None:
-    """Turned images must fit where the others do."""
+    """Refuse images that are not square: turned ones must fit where the others do."""
     height, width = transform.size
     if height != width:
         raise UserError(
@@ -266,7 +266,7 @@ class Prefetch(Generic[T]):
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="longshot-images")
 
     def take(self, horizon: int) -> T:
-        """The next step's data; ``horizon`` is the first step that must not be prepared yet."""
+        """Return the next step's data; ``horizon`` is the first step that must not be prepared yet."""
         ahead = self._depth + 1
         while len(self._waiting) < ahead and self._next < horizon:
             self._waiting.append(self._threads.submit(self._make, self._next))

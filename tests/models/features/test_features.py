@@ -13,7 +13,7 @@ import pytest
 
 from longshot.base import UserError
 from longshot.models import Features
-from longshot.models.features.array_files import guarded_json, not_finite
+from longshot.models.features.array_files import checksum, guarded_json, not_finite
 
 
 def make(rows: int = 6, dim: int = 4, dtype: str = "float16") -> Features:
@@ -56,8 +56,11 @@ def test_loading_takes_little_memory(tmp_path: Path) -> None:
     features.write_sidecar(tmp_path / "f.npy")
     meta = json.loads((tmp_path / "f.json").read_text())
     del meta["checksum"]
-    meta.update(format=1, rows=200_000, dim=1000, offsets=[0, 200_000], keys=[str(i) for i in range(200_000)])
-    (tmp_path / "f.json").write_text(json.dumps(meta))
+    sums = [checksum(np.zeros((min(512, 200_000 - start), 1000), "f2")) for start in range(0, 200_000, 512)]
+    meta.update(
+        rows=200_000, dim=1000, offsets=[0, 200_000], keys=[str(i) for i in range(200_000)], sums=sums
+    )
+    (tmp_path / "f.json").write_text(guarded_json(meta))
     before = _resident()
     loaded = Features.load(tmp_path / "f.npy")
     assert len(loaded) == 200_000
@@ -132,7 +135,7 @@ def test_a_newer_format_is_told(tmp_path: Path) -> None:
     make().save(tmp_path / "f.npy")
     meta = json.loads((tmp_path / "f.json").read_text())
     (tmp_path / "f.json").write_text(json.dumps({**meta, "format": 99}))
-    with pytest.raises(UserError, match="format 99, this Longshot reads 1"):
+    with pytest.raises(UserError, match="format 99, this Longshot reads 2"):
         Features.load(tmp_path / "f.npy")
 
 

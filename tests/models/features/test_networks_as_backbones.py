@@ -17,7 +17,6 @@ from longshot.models import (
     find_family,
     get_network,
     load_backbone,
-    open_network,
     save_checkpoint,
 )
 from longshot.models.networks.base import Foreign
@@ -93,7 +92,7 @@ def test_wrong_paths_are_told(tmp_path: Path) -> None:
 
 
 def test_training_goes_on_from_a_saved_network(saved: Path) -> None:
-    network = open_network(str(saved), size=(16, 16))
+    network = get_network(str(saved), size=(16, 16))
     assert network.training
     assert all(p.requires_grad for p in network.parameters())
     assert network.call == "cnn4(width=8)"
@@ -102,13 +101,13 @@ def test_training_goes_on_from_a_saved_network(saved: Path) -> None:
 
 
 def test_training_goes_on_at_another_size(saved: Path, tmp_path: Path) -> None:
-    assert open_network(str(saved), size=(32, 32)).size == (32, 32)
+    assert get_network(str(saved), size=(32, 32)).size == (32, 32)
     flat = get_network("cnn4(width=8, flatten=True)", size=(16, 16))
     save_checkpoint(tmp_path / "flat", flat, {"preprocessing": PREPROCESSING})
     with pytest.raises(
         UserError, match="built for images of 16 × 16 and gives 32 numbers instead of 8 at 32 × 32"
     ):
-        open_network(str(tmp_path / "flat"), size=(32, 32))
+        get_network(str(tmp_path / "flat"), size=(32, 32))
 
 
 def test_efficientnet_as_a_network_keeps_its_batch_norms(tmp_path: Path) -> None:
@@ -119,7 +118,7 @@ def test_efficientnet_as_a_network_keeps_its_batch_norms(tmp_path: Path) -> None
     with torch.no_grad():
         assert torch.allclose(backbone(images), network(images), atol=1e-4)
         assert network.maps(images).shape == (2, 1280, 2, 2)
-    trained = open_network("efficientnet-lite0", size=(64, 64))
+    trained = get_network("efficientnet-lite0", size=(64, 64))
     trained(images).square().mean().backward()
     saved = load(str(save_checkpoint(tmp_path / "tuned", trained, {"preprocessing": backbone.preprocessing})))
     with torch.no_grad():
@@ -130,7 +129,7 @@ def test_efficientnet_as_a_network_keeps_its_batch_norms(tmp_path: Path) -> None
 
 def test_a_users_network_is_trained_saved_and_found_again(network: Path, tmp_path: Path) -> None:
     name = f"torch:{network}:make"
-    made = open_network(name, size=(12, 12))
+    made = get_network(name, size=(12, 12))
     assert isinstance(made, Foreign)
     assert made.maps(torch.rand(1, 3, 12, 12)).shape == (1, 20, 10, 10)
     assert isinstance(copy.deepcopy(made), Foreign)
@@ -147,7 +146,7 @@ def test_a_saved_network_runs_no_code_that_the_user_has_not(
 ) -> None:
     code = tmp_path / "code.py"
     code.write_text(network.read_text())
-    made = open_network(f"torch:{code}:make", size=(12, 12))
+    made = get_network(f"torch:{code}:make", size=(12, 12))
     saved = save_checkpoint(tmp_path / "mine", made, {"preprocessing": "decode|resize(12,12)"})
     assert load(str(saved)).dim == 20
     monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "of-somebody-else"))
@@ -182,7 +181,7 @@ def test_features_alone_are_no_network(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="gives features only, and the method needs images and a network"):
             load_backbone(name, "cpu").network()
     with pytest.raises(UserError, match="no network 'pixels'"):
-        open_network("pixels", size=(16, 16))
+        get_network("pixels", size=(16, 16))
 
 
 def test_a_hub_model_is_a_network(tmp_path: Path) -> None:
@@ -196,7 +195,7 @@ def test_a_hub_model_is_a_network(tmp_path: Path) -> None:
         patch_size=8,
     )
     transformers.ViTModel(config).save_pretrained(tmp_path / "vit")
-    network = open_network(f"hf:{tmp_path / 'vit'}", size=(32, 32))
+    network = get_network(f"hf:{tmp_path / 'vit'}", size=(32, 32))
     network(torch.rand(2, 3, 32, 32)).sum().backward()
     assert network.dim == 32
     with pytest.raises(UserError, match=r"gives vectors .* and no maps"):

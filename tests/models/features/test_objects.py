@@ -17,7 +17,7 @@ from longshot.models import (
     embed,
     estimate_embedding,
     get_network,
-    load_network,
+    load_checkpoint,
     open_backbone,
     save_checkpoint,
 )
@@ -140,7 +140,7 @@ def test_a_saved_network_says_the_pixels_it_was_trained_on(tmp_path: Path) -> No
     save_checkpoint(
         tmp_path, get_network("cnn4(width=4)", size=(16, 16)), {"preprocessing": "decode|resize(16,16)"}
     )
-    network, _ = load_network(tmp_path)
+    network, _ = load_checkpoint(tmp_path)
     assert open_backbone(network).preprocessing == "decode|resize(16,16)"
 
 
@@ -172,7 +172,8 @@ def test_what_does_not_fit_is_told_by_parameter(many: Path, fresh_cache: Path) -
     dataset = open_dataset(many)
     for backbone, complaint in {
         3: r"^backbone is 3 \(int\), but it must be the name of a backbone \(see longshot\.list_backbones\(\)\), an "
-        r"array or tensor \[N, d\] of features, a torch\.nn\.Module, or Features\.$",
+        r"array or tensor \[N, d\] of features, a torch\.nn\.Module, a function from a list of pictures to vectors, or "
+        r"Features\.$",
         None: r"^backbone is None \(NoneType\), but it must be",
     }.items():
         with pytest.raises(UserError, match=complaint):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +15,7 @@ from longshot.models import Backbone, get_network, load_backbone, save_checkpoin
 from longshot.models.backbones.sight import Sight
 
 OWN = "decode|resize(256,bicubic)|central_crop(224)|normalize(0.498,0.502)"
-BEFORE = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"  # the default of earlier versions
+BEFORE = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"
 LITE = [
     ("efficientnet-lite0", OWN),
     ("efficientnet-lite1", "decode|resize(272,bicubic)|central_crop(240)|normalize(0.498,0.502)"),
@@ -134,22 +133,6 @@ def test_the_name_stands_in_features_runs_and_tables(photos: Path, fresh_cache: 
     assert [row["backbone"] for row in results.summary()] == shown
     run = json.loads((tmp_path / "run/run.json").read_text())
     assert set(run["backbones"]) == {entry["label"] for entry in run["networks"].values()} == set(shown)
-
-
-def test_features_from_before_sizes_were_named_say_theirs(
-    photos: Path, fresh_cache: Path, tmp_path: Path
-) -> None:
-    """An array of an earlier version, at its default of 128 pixels, is not taken for the network's own size."""
-    features = longshot.embed(photos, "pixels")
-    earlier = dataclasses.replace(features, backbone="efficientnet-lite0", preprocessing=BEFORE)
-    earlier.save(tmp_path / "old.npy")
-    assert json.loads((tmp_path / "old.json").read_text())["backbone"] == "efficientnet-lite0"
-    assert (
-        longshot.Features.load(tmp_path / "old.npy").backbone
-        == f"efficientnet-lite0(preprocessing='{BEFORE}')"
-    )
-    dataclasses.replace(earlier, preprocessing=OWN).save(tmp_path / "new.npy")
-    assert longshot.Features.load(tmp_path / "new.npy").backbone == "efficientnet-lite0"
 
 
 def test_a_judge_at_another_size_is_still_the_judge(photos: Path, fresh_cache: Path) -> None:

@@ -320,8 +320,3 @@ class Unnamed(Method):
 def test_an_object_of_ones_own_class_is_called_by_its_class() -> None:
     assert get_method(Unnamed(power=1.0)).call == "Unnamed(power=1.0)"
     assert Unnamed().identity == "Unnamed@1" and (Unnamed.family, Unnamed.paper) == ("own", "")
-
-
-def test_a_bare_function_is_refused_in_a_sentence() -> None:
-    with pytest.raises(UserError, match="A function is no method; give an object of a class derived from"):
-        get_method(lambda support, support_label, query, way: query)  # type: ignore[arg-type]

@@ -185,7 +185,7 @@ def test_calls_are_canonical() -> None:
     ("call", "size", "complaint"),
     [
         ("cnn5", 28, "no network 'cnn5'; did you mean 'cnn4'"),
-        ("zebra", 28, "no network 'zebra'; there are: bit-r101x3, .*cnn4"),
+        ("zebra", 28, "no network 'zebra'; there are bit-r101x3, .*cnn4"),
         ("cnn4(filters=3)", 28, r"The network 'cnn4' has no setting 'filters'; .*width=64"),
         ("cnn4(size=3)", 28, "has no setting 'size'"),
         ("cnn4(width=0)", 28, "width is 0; it must be a whole number of at least 1"),

@@ -21,7 +21,6 @@ from longshot.models import (
     load_backbone,
     load_checkpoint,
     network_class,
-    open_network,
 )
 from longshot.models.networks.checkpoint import read_published, write_published
 
@@ -180,7 +179,7 @@ def test_converted_and_trained_further(tmp_path: Path) -> None:
     folder = convert_checkpoint(tmp_path / "tv.pth", tmp_path / "net", "resnet18", GEOMETRY)
     again, _ = load_checkpoint(folder)
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in network.state_dict().items())
-    start = open_network(f"resnet18(weights='{tmp_path / 'tv.pth'}')", size=(48, 48))
+    start = get_network(f"resnet18(weights='{tmp_path / 'tv.pth'}')", size=(48, 48))
     assert start.call == "resnet18" and start.size == (48, 48) and start.training
     start(images(2, 48)).sum().backward()
 

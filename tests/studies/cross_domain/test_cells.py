@@ -11,7 +11,7 @@ import torch
 
 from longshot.base import UserError
 from longshot.data import open_dataset
-from longshot.models import load_network, open_network, save_checkpoint
+from longshot.models import get_network, load_checkpoint, save_checkpoint
 from longshot.studies.cross_domain.cross_domain_cells import (
     BASELINES,
     CONDITIONS,
@@ -129,7 +129,7 @@ def start(path: Path, architecture: str = "cnn4(width=4)", **options: Any) -> An
     nothing: Any = None
     weights = StartWeights("w", nothing, "none", {"size": 16, **options}, options, architecture=architecture)
     folder: Any = _Folder(path)
-    return load_network(weights.record(folder, "cpu").path)[0]
+    return load_checkpoint(weights.record(folder, "cpu").path)[0]
 
 
 def test_random_weights_depend_on_the_run_and_given_ones_are_taken(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_random_weights_depend_on_the_run_and_given_ones_are_taken(tmp_path: Pat
     )
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
-    network = open_network("cnn4(width=4)", size=(16, 16), seed=7)
+    network = get_network("cnn4(width=4)", size=(16, 16), seed=7)
     saved = save_checkpoint(tmp_path / "saved", network, {"preprocessing": "decode|resize(16,16)"})
     taken = start(tmp_path / "given", start=str(saved)).state_dict()
     assert all(torch.equal(value, taken[key]) for key, value in network.state_dict().items())
@@ -149,7 +149,7 @@ def test_random_weights_depend_on_the_run_and_given_ones_are_taken(tmp_path: Pat
 
 
 def test_starts_of_two_architectures_are_refused(tmp_path: Path) -> None:
-    network = open_network("cnn4(width=8)", size=(16, 16))
+    network = get_network("cnn4(width=8)", size=(16, 16))
     saved = save_checkpoint(tmp_path / "saved", network, {"preprocessing": "decode|resize(16,16)"})
     with pytest.raises(UserError, match="are those of another architecture than 'cnn4\\(width=4\\)'"):
         start(tmp_path, start=str(saved))

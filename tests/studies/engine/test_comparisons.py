@@ -67,3 +67,11 @@ def test_a_whole_choice_may_be_the_factor() -> None:
     comparison = Comparison("classes", "testbed.classes", [uniform, semantic])
     assert dict(comparison.varied())["u"] == "name uniform"
     assert ("testbed.shape.way", "5") in comparison.shared()
+
+
+def test_the_judge_of_look_alikes_is_part_of_the_classes() -> None:
+    first, second = (
+        side(name, classes="alike", judge=name, instances="uniform") for name in ("pixels", "lite")
+    )
+    comparison = Comparison("judge", "testbed.classes.judge", [first, second])
+    assert dict(comparison.varied()) == {"pixels": "pixels", "lite": "lite"}

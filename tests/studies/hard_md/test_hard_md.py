@@ -354,9 +354,9 @@ def test_a_source_without_annotations_has_no_curated_tasks(done: tuple[Path, Any
 
 @pytest.mark.long
 def test_curated_shifts_ask_the_same_questions(tmp_path: Path) -> None:
-    from longshot.data import open_dataset, under
+    from longshot.data import open_dataset, take_branch
 
-    toys = {"toys": under(open_dataset("toybox"), "vehicles")}
+    toys = {"toys": take_branch(open_dataset("toybox"), "vehicles")}
     study = layered(
         get_study("hard-md-small"), None, [*TINY, "ablations=[curated]", "why=false", "shapes=[fixed]"]
     )

@@ -14,7 +14,7 @@ from longshot.base import UserError
 from longshot.data import Dataset
 from longshot.models import Features
 from longshot.tasks.splits import proxy as proxies
-from longshot.tasks.splits.hardness import Hardness, check_measurable, measure_draws, measure_hardness
+from longshot.tasks.splits.hardness import Hardness, check_measurable, measure_hardness
 from longshot.tasks.splits.proxy import Proxy, Unmeasurable, leading_components, right_answers
 from longshot.tasks.splits.published_splits import random_split
 
@@ -99,7 +99,7 @@ def test_the_map_is_that_of_the_images_of_the_train_classes(world: Any) -> None:
 def test_random_splits_lose_nothing_by_transfer(world: Any) -> None:
     dataset, features = world(40, 12, noise=2.0)
     draws = [random_split(dataset, seed=seed).positions(dataset) for seed in range(40)]
-    hardness = measure_draws(Proxy(features), draws)
+    hardness = measure_hardness(Proxy(features), draws)
     assert hardness.splits == 40
     assert hardness.transfer_loss.half is not None and hardness.transfer_loss.half < 0.02
     assert abs(hardness.transfer_loss.mean) < 1.5 * hardness.transfer_loss.half
@@ -119,7 +119,7 @@ def test_a_planted_loss_is_transfer_and_not_similarity(dataset_of: Callable[...,
     proxy = Proxy(_features(dataset, rows))
     apart = {"train": np.arange(20), "test": np.arange(20, 40)}
     mixed = {"train": np.arange(0, 40, 2), "test": np.arange(1, 40, 2)}
-    far, near = (measure_hardness(proxy, parts, seeds=range(6)) for parts in (apart, mixed))
+    far, near = (measure_hardness(proxy, [parts], seeds=range(6)) for parts in (apart, mixed))
     assert far.transfer_loss.low is not None and far.transfer_loss.low > 0.04
     assert abs(near.transfer_loss.mean) < 0.03
     assert far.other - far.learnt.mean == pytest.approx(far.transfer_loss.mean)
@@ -133,14 +133,15 @@ def test_alike_classes_show_in_frozen_accuracy(world: Any) -> None:
     proxy = Proxy(Features(**{**vars(features), "array": rows}))
     spread, alike = np.arange(15), np.arange(15, 30)
     frozen = [
-        measure_hardness(proxy, {"train": b, "test": a}).frozen for a, b in ((spread, alike), (alike, spread))
+        measure_hardness(proxy, [{"train": b, "test": a}]).frozen
+        for a, b in ((spread, alike), (alike, spread))
     ]
     assert frozen[1].high is not None and frozen[0].low is not None and frozen[1].high < frozen[0].low
 
 
 def test_a_record_can_be_read_back(world: Any) -> None:
     _, features = world(20, 8)
-    hardness = measure_hardness(Proxy(features, 3, 2), {"train": np.arange(10), "test": np.arange(10, 20)})
+    hardness = measure_hardness(Proxy(features, 3, 2), [{"train": np.arange(10), "test": np.arange(10, 20)}])
     assert Hardness.from_record(hardness.record()) == hardness
     assert hardness.frozen.n == 12 and (hardness.way, hardness.shot) == (3, 2)
 
@@ -149,14 +150,14 @@ def test_large_datasets_are_thinned(world: Any, monkeypatch: pytest.MonkeyPatch)
     """Bounds on classes, images and tested classes hold, and the measurement stays near that of everything."""
     _, features = world(60, 40, noise=1.5)
     parts = {"train": np.arange(30), "test": np.arange(30, 60)}
-    everything = measure_hardness(Proxy(features), parts)
+    everything = measure_hardness(Proxy(features), [parts])
     for name, bound in (("CLASSES", 50), ("ROWS", 1000), ("TESTED", 12)):
         monkeypatch.setattr(proxies, name, bound)
     proxy = Proxy(features)
     assert len(proxy.looked_at) == 50 and len(proxy.rows) == 1000
     assert len(proxy.tested(parts["test"], 0)) == 12
     assert set(proxy.tested(parts["test"], 0)) <= set(proxy.looked_at) & set(parts["test"])
-    thinned = measure_hardness(proxy, parts)
+    thinned = measure_hardness(proxy, [parts])
     assert thinned.learnt.mean == pytest.approx(everything.learnt.mean, abs=0.05)
 
 

@@ -31,7 +31,7 @@ def test_published_splits_are_as_hard_as_they_were_measured(shared: Path) -> Non
     features = embed(dataset, "efficientnet-lite0", preprocessing=pixels)
     proxy, learnt = Proxy(features), []
     for name, (frozen, after) in MEASURED.items():
-        hardness = measure_hardness(proxy, open_split(name, dataset).positions(dataset))
+        hardness = measure_hardness(proxy, [open_split(name, dataset).positions(dataset)])
         assert 100 * hardness.frozen.mean == pytest.approx(frozen, abs=1.5), name
         assert 100 * hardness.learnt.mean == pytest.approx(after, abs=2), name
         learnt.append(hardness.learnt.mean)

@@ -60,7 +60,7 @@ def test_compare_prints_what_the_functions_compute(run_cli: Any, photos: Path, b
     features = embed(open_dataset(photos), "pixels")
     parts = {"train": np.arange(4), "validation": np.array([4]), "test": np.arange(5, 8)}
     expected = compare_split("mine", parts, class_embeddings(features), features.class_ids, "pixels")
-    hardness = measure_hardness(Proxy(features, way=2), parts)
+    hardness = measure_hardness(Proxy(features, way=2), [parts])
     for key, value in replace(expected, hardness=hardness).record().items():
         assert records[0][key] == (pytest.approx(value) if isinstance(value, float) else value)
     assert [near["train"] for near in records[0]["nearest"]] == [near.train for near in expected.nearest]

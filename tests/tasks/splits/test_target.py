@@ -84,7 +84,7 @@ def harder(families: tuple[Dataset, Features]) -> Split:
 
 def _measured(split: Split, families: tuple[Dataset, Features]) -> Hardness:
     dataset, features = families
-    return measure_hardness(Proxy(features), split.positions(dataset))
+    return measure_hardness(Proxy(features), [split.positions(dataset)])
 
 
 def test_harder_than_random_by_points(harder: Split, families: tuple[Dataset, Features]) -> None:

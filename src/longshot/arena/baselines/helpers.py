@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from longshot.arena.inside.blind_tasks import score_task
-from longshot.models import Network, get_network, load_backbone, open_network
+from longshot.models import Network, get_network, load_backbone
 
 SIDE = int(os.environ.get("IMAGE_SIZE", "128"))  # of the competition's images, told by its host
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -66,7 +66,7 @@ def backbone(values: dict[str, Any]) -> Sight:
 def pretrained(weights: str, side: int) -> Sight:
     """A backbone with the weights and the scale it was trained with; opened once."""
     transform = load_backbone(weights, "cpu").transform
-    network = open_network(weights, size=(side, side))
+    network = get_network(weights, size=(side, side))
     return Sight(network, tuple(255 * scale for scale in transform.scale), transform.shift)
 
 

@@ -83,13 +83,15 @@ def serve_competition(
     folder : path
         The competition's folder.
     host : str
-        The address to listen on. Any but this machine's own needs TLS: a ``certificate``, or ``names`` behind a proxy.
-    port : int
-        The port, or the next free one after it.
-    names : sequence of str
-        Names that browsers reach it by, as ``cup.example.org``, where a proxy with TLS stands before it.
-    certificate, key : path, optional
-        Files in PEM for TLS without a proxy.
+        Address to listen on; others need TLS. That is a ``certificate``, or ``names`` behind a proxy.
+    port : int, 1 to 65535
+        Port, or the next free one.
+    names : NAME, list of str
+        Name that browsers reach it by, behind a proxy with TLS; repeatable. Such as ``cup.example.org``.
+    certificate : path, optional
+        TLS certificate in PEM, without a proxy.
+    key : path, optional
+        Its key.
     rates : Rates, optional
         How often anybody may ask; see ``longshot.arena.server.rate_limits``.
 

@@ -45,18 +45,18 @@ class RayExecutor(Executor):
 
     @property
     def slots(self) -> int:
-        """Workers that the cluster has room for."""
+        """Count the workers that the cluster has room for."""
         return sum(self._room(node) for node in self.nodes.values())
 
     def words(self) -> str:
-        """``3 nodes, 12 processors``."""
+        """Write the size of the cluster: ``3 nodes, 12 processors``."""
         cpus = sum(node["Resources"].get("CPU", 0) for node in self.nodes.values())
         gpus = sum(node["Resources"].get("GPU", 0) for node in self.nodes.values())
         shown = [counted(len(self.nodes), "node"), counted(int(cpus), "processor")]
         return ", ".join(shown + ([counted(int(gpus), "GPU")] if gpus else []))
 
     def check_resources(self) -> None:
-        """UserError where no node has room for a worker."""
+        """Raise UserError where no node has room for a worker."""
         if not self.slots:
             needed = f"1 processor and {self.gpus:g} GPUs" if self.gpus else "1 processor"
             raise UserError(
@@ -73,7 +73,7 @@ class RayExecutor(Executor):
                 raise
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """What ``function`` answers on each node that computes, by the node's name; an exception is an answer."""
+        """Call ``function`` on each node that computes; return its answers by node, exceptions included."""
         return self._everywhere(living_nodes(), function, *arguments)
 
     def _everywhere(
@@ -93,7 +93,7 @@ class RayExecutor(Executor):
         return worker, worker.actor.ask.remote(packed)
 
     def _answer(self, node: str, question: tuple[Worker, Any], packed: Any) -> Any:
-        """What was answered; a worker that died is followed by another."""
+        """Return what was answered; a worker that died is followed by another."""
         import ray
         import ray.exceptions
 
@@ -114,7 +114,7 @@ class RayExecutor(Executor):
         raise AssertionError
 
     def look(self) -> None:
-        """Who is there now; a node that came late is asked for its versions first."""
+        """Look who is there now; a node that came late is asked for its versions first."""
         if time.monotonic() - self.looked < LOOK:
             return
         self.looked = time.monotonic()
@@ -151,7 +151,7 @@ class RayExecutor(Executor):
             self._start(name)
 
     def _start(self, node: str) -> Worker:
-        """A new worker on a node; it is ready once it has said hello."""
+        """Start a worker on a node; it is ready once it has said hello."""
         settings = {"num_cpus": 1, "num_gpus": self.gpus, "max_restarts": 0, "scheduling_strategy": _at(node)}
         actor = _hand().options(**settings).remote(_environment(), sys.path)
         worker = Worker(actor, node)
@@ -200,7 +200,7 @@ def _at(name: str) -> Any:
 
 
 def _environment() -> dict[str, str]:
-    """The driver's variables that decide what is computed; where caches lie is each machine's own business."""
+    """Return the driver's variables that decide what is computed; where caches lie is each machine's own business."""
     own = ("LONGSHOT_ON", "LONGSHOT_CACHE")
     return {
         name: value
@@ -239,7 +239,7 @@ def join_cluster(on: str, gpus_per_worker: float = 0.0, *, check: bool = True) -
 
 
 def need_ray(*, client: bool = False) -> Any:
-    """Ray itself; UserError with the pip command where it is not installed."""
+    """Import Ray; UserError with the pip command where it is not installed."""
     missing = [name for name in ("ray", *(["grpc"] if client else [])) if find_spec(name) is None]
     if missing:
         raise UserError(f"Work on a cluster needs the package {missing[0]}, which is not installed: {PIP}.")
@@ -250,7 +250,7 @@ def need_ray(*, client: bool = False) -> Any:
 
 
 def check_alike(opened: RayExecutor) -> None:
-    """UserError for a machine whose versions or processor would change bytes; both sides are named."""
+    """Raise UserError for a machine whose versions or processor would change bytes; both sides are named."""
     here = node_facts()
     answers = opened.everywhere(node_facts)
     opened.alike = all(
@@ -268,7 +268,7 @@ def check_alike(opened: RayExecutor) -> None:
 
 
 def compare_machines(here: dict[str, Any], there: Any) -> str:
-    """What would change bytes on the other machine, in words; an exception is told as it is."""
+    """Say what would change bytes on the other machine; an exception is told as it is."""
     if isinstance(there, Exception):
         reason = " ".join(str(there).split())
         if "No module named 'longshot'" in reason:
@@ -278,7 +278,7 @@ def compare_machines(here: dict[str, Any], there: Any) -> str:
 
 
 def _address(on: str) -> str:
-    """What ``ray.init`` takes."""
+    """Return what ``ray.init`` takes."""
     address = on if on.startswith("ray://") else os.environ.get("RAY_ADDRESS") or "auto"
     if address not in ("local", "auto"):
         _reach(address.removeprefix("ray://"), _shown(on))
@@ -286,7 +286,7 @@ def _address(on: str) -> str:
 
 
 def _reach(host_port: str, shown: str) -> None:
-    """UserError where nothing listens at HOST:PORT."""
+    """Raise UserError where nothing listens at HOST:PORT."""
     host, _, port = host_port.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH):
@@ -366,7 +366,7 @@ def _without_dashboard() -> Iterator[None]:
 
 
 def _mute() -> None:
-    """Ray prints a paragraph for every worker that dies; what matters of it is told at the end, in one sentence."""
+    """Keep Ray from printing a paragraph for every worker that dies; one sentence at the end says what matters."""
     with contextlib.suppress(Exception):  # not a part of Ray that it promises to keep
         from ray._private import worker
 
@@ -375,7 +375,7 @@ def _mute() -> None:
 
 @contextlib.contextmanager
 def _hushed() -> Iterator[None]:
-    """Ray's greetings belong into its log."""
+    """Keep Ray's greetings out of the terminal; its log has them."""
     logger = logging.getLogger("ray")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -41,11 +41,11 @@ class Hand:
         self.work: Callable[[Any, Tick], Any] | None = None
 
     def hello(self) -> int:
-        """The process's id, once it is there."""
+        """Return the process's id, once it is there."""
         return os.getpid()
 
     def ask(self, packed: tuple[bytes, Sequence[Any]]) -> Any:
-        """The answer to one question: a pickled function and its arguments."""
+        """Answer one question: a pickled function and its arguments."""
         import ray
 
         function, arguments = _Unpickler(io.BytesIO(packed[0]), ray.get(list(packed[1]))).load()
@@ -62,7 +62,7 @@ class Hand:
         self.work, self.token = _make(header[0]), token
 
     def run(self, token: str, header: Sequence[Any], packed: bytes) -> tuple[list[Outcome], float]:
-        """The outcomes of a chunk of units, and the seconds that computing took."""
+        """Compute a chunk of units; return their outcomes, and the seconds that computing took."""
         self.prepare(token, header)
         assert self.work is not None
         started = time.perf_counter()
@@ -173,7 +173,7 @@ class Job:
             self.bar.where = counted(len({each.node for each in self.pool.workers if each.ready}), "node")
 
     def run(self) -> Iterator[tuple[Any, Any]]:
-        """Results, until every unit has ended in one way or another."""
+        """Yield results, until every unit has ended in one way or another."""
         import ray
 
         while True:
@@ -200,7 +200,7 @@ class Job:
             raise UnitsFailed(self.failed)
 
     def _stuck(self) -> bool:
-        """Whether a unit waits for another node than all workers are on, since it failed on theirs."""
+        """Tell whether a unit waits for another node than all workers are on, since it failed on theirs."""
         here = {worker.node for worker in self.pool.workers}
         return any(here <= unit.nodes and set(self.pool.nodes) - unit.nodes for unit in self.again)
 
@@ -228,7 +228,7 @@ class Job:
         self.bytes += len(chunk.packed)
 
     def _next_chunk(self, worker: Worker) -> Chunk | None:
-        """Units for a worker: one that failed elsewhere, or new ones as many as are worth a journey."""
+        """Choose units for a worker: one that failed elsewhere, or new ones as many as are worth a journey."""
         for unit in self.again:
             if worker.node not in unit.nodes or not set(self.pool.nodes) - unit.nodes:
                 self.again.remove(unit)
@@ -248,7 +248,7 @@ class Job:
         return Chunk(units, packed([unit.payload for unit in units])) if units else None
 
     def _received(self, worker: Worker, reference: Any) -> Iterator[tuple[Any, Any]]:
-        """What came back for a chunk: results, or what became of its worker."""
+        """Receive what came back for a chunk: results, or what became of its worker."""
         import ray
         import ray.exceptions
 
@@ -298,7 +298,7 @@ class Job:
         self.failed[unit.key] = reason
 
     def _lost(self, worker: Worker, reference: Any, error: Exception) -> None:
-        """A worker died: what it had under way goes elsewhere. Only a unit that was alone with it is suspected."""
+        """Send what a dead worker had under way elsewhere. Only a unit that was alone with it is suspected."""
         import ray
 
         self.pool.workers.remove(worker)

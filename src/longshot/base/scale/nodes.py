@@ -25,7 +25,7 @@ _FLAGS = ("amx_tile", "avx512f", "avx2", "asimd")  # from the widest down
 
 
 def node_facts() -> dict[str, Any]:
-    """Versions, source, processor and cache of this machine, and what PyTorch computes with."""
+    """Collect versions, source, processor and cache of this machine, and what PyTorch computes with."""
     import torch
 
     facts: dict[str, Any] = {
@@ -46,7 +46,7 @@ def node_facts() -> dict[str, Any]:
 
 
 def differences(here: dict[str, Any], there: dict[str, Any]) -> list[str]:
-    """What another machine has otherwise that would change bytes, both values named; nothing where they agree.
+    """Return what another machine has otherwise that would change bytes, both values named; nothing where they agree.
 
     Processors may differ where both are told to compute like one another: ``capability`` is what PyTorch then uses.
     """
@@ -70,13 +70,13 @@ def differences(here: dict[str, Any], there: dict[str, Any]) -> list[str]:
 
 
 def pinned() -> bool:
-    """Whether PyTorch and oneDNN are told which instructions to use."""
+    """Tell whether PyTorch and oneDNN are told which instructions to use."""
     return all(os.environ.get(name) for name in PINS[:2])
 
 
 @cache
 def source_digest() -> str:
-    """Twelve digits over the Python files of the installed Longshot: one version number may stand for many states."""
+    """Hash the Python files of the installed Longshot, 12 digits: one version number may stand for many states."""
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -86,7 +86,7 @@ def source_digest() -> str:
 
 
 def processor() -> str:
-    """The widest vector instructions of the processor: ``avx512f``, ``avx2``, …"""
+    """Return the widest vector instructions of the processor: ``avx512f``, ``avx2``, …"""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -98,7 +98,7 @@ def processor() -> str:
 
 
 def _cache() -> str:
-    """Where this machine keeps things, or that it cannot."""
+    """Return where this machine keeps things, or that it cannot."""
     from longshot.base.files import is_writable, own_cache
 
     path = own_cache()
@@ -106,14 +106,14 @@ def _cache() -> str:
 
 
 def living_nodes() -> dict[str, dict[str, Any]]:
-    """Node id → what Ray says of it, of the nodes that are alive."""
+    """Return node id → what Ray says of it, of the nodes that are alive."""
     import ray
 
     return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
 
 
 def node_name(node: dict[str, Any]) -> str:
-    """How people call a node: host, address and the start of its id."""
+    """Return a node's name for people: host, address and the start of its id."""
     if not node:
         return "that is gone"
     return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, {node['NodeID'][:6]})"
@@ -134,12 +134,12 @@ class Parcels:
         ] = {}  # id → the array, so that the id stays its own, and its reference
 
     def header(self, crew: Crew[Any, Any]) -> Any:
-        """A reference to the pickled crew."""
+        """Return a reference to the pickled crew."""
         pickled, arrays = self.packed((crew.make, crew.shared))
         return self._put((pickled, arrays, crew.threads), len(pickled))
 
     def packed(self, value: Any) -> tuple[bytes, list[Any]]:
-        """A value in bytes, and references to its large arrays."""
+        """Return a value in bytes, and references to its large arrays."""
         import numpy as np
         from ray import cloudpickle
 
@@ -180,7 +180,7 @@ class Parcels:
 
 
 def store_full(size: int) -> UserError:
-    """What to say where the object store has no room."""
+    """Return what to say where the object store has no room."""
     room = int(sum(node["Resources"].get("object_store_memory", 0) for node in living_nodes().values()))
     needed = f"{size / 2**20:,.0f} MiB are to go there" if size else "results do not fit into it"
     return UserError(
@@ -190,7 +190,7 @@ def store_full(size: int) -> UserError:
 
 
 def packed(value: Any) -> bytes:
-    """A small value in bytes, functions of the user's included."""
+    """Return a small value in bytes, functions of the user's included."""
     from ray import cloudpickle
 
     pickled: bytes = cloudpickle.dumps(value)

@@ -14,7 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longshot.base import UserError, count, find_class, first, make_called, parse_call, plugged
+from longshot.base import (
+    UserError,
+    count,
+    declared_classes,
+    find_class,
+    first,
+    make_called,
+    parse_call,
+    plugged,
+)
 
 if TYPE_CHECKING:
     from longshot.data.dataset import Dataset
@@ -25,49 +34,14 @@ if TYPE_CHECKING:
 
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
 
-# Name on the command line → module and class, in the order in which a path is looked at, and the names without which a
-# path is surely not of the format: its own name, or one right inside it; None for a format that is never told by names.
-# So a folder of photos costs no import of all modules.
-_TABLE: dict[str, tuple[str, str | None]] = {
-    "view": ("longshot.data.derived:ViewFormat", r".*\.view\.json"),
-    "meta-album": ("meta_album:MetaAlbum", r"info|info\.json"),
-    "huggingface": (
-        "huggingface:HuggingFaceFormat",
-        r"dataset_info\.json|dataset_dict\.json|.*\.parquet|.*\.arrow|data|default|train.*|val.*|test.*",
-    ),
-    "webdataset": ("webdataset:WebDataset", r".*\.tar"),
-    "cifar": ("cifar:CIFAR", r"cifar-.*|(train|test)(\.bin)?|(data_batch_1|test_batch)(\.bin)?"),
-    "emnist": ("mnist:EMNIST", r"emnist-.*|gzip|raw|.*mnist"),
-    "mnist": ("mnist:MNIST", r"(train|t10k)-images.*|gzip|raw|.*mnist"),
-    "stl10": ("cifar:STL10", r"stl10_binary|train_X\.bin"),
-    "svhn": ("cifar:SVHN", r".*_32x32\.mat"),
-    "lfw": ("pattern:LFW", r"lfw.*|George_W_Bush"),
-    "omniglot": ("meta_dataset_sources:Omniglot", r"images_background.*"),
-    "fgvc-aircraft": ("meta_dataset_sources:Aircraft", r"fgvc-aircraft-2013b|data|images_variant_test\.txt"),
-    "oxford-flowers": ("meta_dataset_sources:Flowers", r"imagelabels\.mat"),
-    "mini-imagenet": ("imagenet_subsets:MiniImageNet", r"mini-imagenet-cache-train\.pkl|images"),
-    "tiered-imagenet": ("imagenet_subsets:TieredImageNet", r"train_images_png\.pkl|train\.csv"),
-    "danish-fungi": ("volunteers:DanishFungi", r"DF20.*"),
-    "orbit": ("volunteers:Orbit", None),
-    "cure-or": ("pattern:CureOr", None),
-    "objectnet": ("pattern:ObjectNet", r"mappings"),
-    "coco": ("coco:Coco", r"annotations"),
-    "meta-dataset": ("meta_dataset:MetaDataset", r"0\.tfrecords|dataset_spec\.json"),
-    "meta-dataset-hdf5": ("meta_dataset:MetaDatasetHdf5", r"0\.h5"),
-    "tfds": ("tfds:Tfds", r"dataset_info\.json|features\.json|\d+\.\d+\.\d+"),
-    "vtab": ("vtab:Vtab", None),
-    "lmdb": ("arrays:Lmdb", r"data\.mdb|.*lmdb"),
-    "arrays": ("arrays:ArrayFiles", r".*\.(npz|npy|h5|hdf5|hdf)"),
-    "pattern": ("pattern:PathPattern", None),
-    "folders": ("longshot.data.folder:Folders", None),
-    "table": ("longshot.data.label_tables:Table", None),
-    "annotations": ("annotations:Annotations", None),
-}
-FORMATS = {
-    name: target if target.startswith("longshot.") else f"{__name__}.{target}"
-    for name, (target, _) in _TABLE.items()
-}
-_SIGNS = {name: sign for name, (_, sign) in _TABLE.items()}  # a format that is not listed is always asked
+# Formats in the order in which a path is looked at. A sign is a pattern of names without which a path is surely not of
+# the format: its own name, or one right inside it. So a folder of photos costs no import of all modules.
+_DECLARED = sorted(
+    (*declared_classes(__name__), *declared_classes("longshot.data", "derived", "folder", "label_tables")),
+    key=lambda each: (each.facts.get("rank", 50), each.facts["name"]),
+)
+FORMATS = {each.facts["name"]: each.target for each in _DECLARED}
+_SIGNS = {each.facts["name"]: each.facts["sign"] for each in _DECLARED if "sign" in each.facts}
 _SPEC = re.compile(r"(?P<call>[a-z0-9-]+(\([^()]*\))?):(?P<path>.+)", re.DOTALL)
 
 
@@ -84,14 +58,15 @@ def find_format(name: str) -> type[Format]:
 
 
 def make_format(call: str) -> Format:
-    """``"coco(crops=True)"`` → the format with its settings; UserError with the nearest name when there is none."""
+    """Make the format that a call such as ``"coco(crops=True)"`` names; UserError with the nearest name."""
     name, settings = parse_call(call)
     made: Format = make_called("format", name, find_format(name), settings)
+    made.check_settings()
     return made
 
 
 def split_spec(text: str) -> tuple[str, str] | None:
-    """``"coco(crops=True):/data/coco"`` → (call, path); None for anything that begins with no known format."""
+    """Split ``"coco(crops=True):/data/coco"`` into (call, path); None for anything that begins with no known format."""
     match = _SPEC.fullmatch(text)
     if match is None:
         return None
@@ -100,8 +75,8 @@ def split_spec(text: str) -> tuple[str, str] | None:
 
 
 def recognise(path: Path) -> Format | None:
-    """The format that the files at ``path`` tell by their names, with its default settings; Longshot's own first."""
-    for name in possible(path):
+    """Recognise the format of the files at ``path`` by their names, with its default settings; Longshot's own first."""
+    for name in possible_formats(path):
         if _recognises(find_format(name), path):
             return make_format(name)
     for name in list(all_formats())[len(FORMATS) :]:
@@ -119,8 +94,8 @@ def _recognises(form: type[Format], path: Path) -> bool:
     return False
 
 
-def possible(path: Path) -> list[str]:
-    """The formats that may know ``path``, by its name and those right inside it; all where these do not tell."""
+def possible_formats(path: Path) -> list[str]:
+    """List the formats that may know ``path``, by its name and those right inside it; all where these do not tell."""
     try:
         inside = os.listdir(path) if path.is_dir() else []  # noqa: PTH208  names alone
     except OSError:
@@ -130,9 +105,9 @@ def possible(path: Path) -> list[str]:
         return list(FORMATS)
     names = [path.name, *inside]
 
-    def seen(sign: str | None) -> bool:
+    def seen(sign: str) -> bool:
         # Whatever the case: so do some file systems compare names.
-        return sign is not None and any(re.fullmatch(sign, name, re.IGNORECASE) for name in names)
+        return any(re.fullmatch(sign, name, re.IGNORECASE) for name in names)
 
     return [name for name in FORMATS if name not in _SIGNS or seen(_SIGNS[name])]
 
@@ -146,9 +121,9 @@ def open_unnamed(path: Path, name: str, *, refresh: bool = False) -> Dataset:
     from longshot.data.folder import Folders, folder_classes
     from longshot.data.formats.annotations import Annotations
     from longshot.data.label_tables import Table, TableFits
-    from longshot.data.trees import Question, as_spec, look_at
+    from longshot.data.trees import Question, as_spec, list_tree
 
-    tree = look_at(path, refresh=refresh)
+    tree = list_tree(path, refresh=refresh)
     shown, inner = tree.shown, [file for file in tree.scan.telling if file.lower().endswith(_ARCHIVES)]
     if not tree.images and inner:
         raise UserError(
@@ -186,7 +161,7 @@ def open_unnamed(path: Path, name: str, *, refresh: bool = False) -> Dataset:
 
 
 def _says_the_same(tables: Sequence[LabelTable], tree: Tree, folders: FolderClasses) -> bool:
-    """Whether tables put the images that they list into the classes of their folders, under whatever names."""
+    """Tell whether tables put the images that they list into the classes of their folders, under whatever names."""
     if folders.question or not folders.ids:
         return False
     class_of = dict(zip(tree.scan.class_ids, folders.ids, strict=True))

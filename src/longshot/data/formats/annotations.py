@@ -6,7 +6,6 @@ or the boxes cut out. Paths in annotations only ever mean images of the dataset 
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import re
 from collections import Counter
@@ -23,8 +22,8 @@ import pyarrow as pa
 
 from longshot.base import UserError, count, first, hash_text, note, progress
 from longshot.data.dataset import Dataset, ImageStore, canonical_split
-from longshot.data.file_readers import find_column, first_line, header, read_csv
-from longshot.data.formats.base import Format, assemble, class_splits, flat_names, remembered, with_split
+from longshot.data.file_readers import find_column, first_line, read_csv, read_header
+from longshot.data.formats.base import Format, assemble, cached_index, flat_names
 from longshot.data.label_tables import BOX_COLUMNS, LABEL_COLUMNS, PATH_COLUMNS
 from longshot.data.stores import is_image_name
 from longshot.data.trees import (
@@ -33,7 +32,8 @@ from longshot.data.trees import (
     Tree,
     as_spec,
     check_listed,
-    look_at,
+    is_called,
+    list_tree,
     split_of_file,
     splits_in,
     tell_unlisted,
@@ -86,19 +86,20 @@ class Annotations(Format):
     of annotations, ``file`` some of the files (with stars)."""
 
     name = "annotations"
+    sign = ""
+    rank = 94
     title = "images, and annotations of a labelling tool: whole images, or boxes cut out"
     origin = f"{', '.join(list(KINDS.values())[:-1])}; exports of Roboflow and supervision"
     layout = "_annotations.coco.json | data.yaml, labels/*.txt | *.xml | tasks.json | annotations/*.json …, and images"
 
-    def __init__(
-        self, *, crops: bool | None = None, kind: str | None = None, file: str | None = None
-    ) -> None:
-        self.crops, self.kind, self.file = crops, kind, file
+    crops: bool | None = None
+    kind: str | None = None
+    file: str | None = None
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         if self.kind not in (None, *KINDS):
             raise UserError(f"annotations(kind={self.kind!r}) is not one of {', '.join(KINDS)}.")
-        tree = look_at(path, refresh=refresh)
+        tree = list_tree(path, refresh=refresh)
         marked = self.find(tree, refresh=refresh)
         if isinstance(marked, Question):
             raise UserError(*marked)
@@ -110,15 +111,15 @@ class Annotations(Format):
         return self.build(marked, name)
 
     def find(self, tree: Tree, *, refresh: bool = False) -> MarkedImages | Question | None:
-        """The annotations of images in a tree; a question where there are several kinds; None where there are none."""
-        files = [file for file in tree.scan.telling if self.file is None or _is_called(file, self.file)]
+        """Find the annotations of images in a tree; a question where there are several kinds, None without any."""
+        files = [file for file in tree.scan.telling if self.file is None or is_called(file, self.file)]
         if not files:
             return None
         source, images = f"annotations {self.file} of {tree.path}", hash_text(*tree.images)
         make = partial(_read_marks, tree, files, images)
-        table = remembered(source, tree.stamped(files), make, refresh=refresh)
+        table = cached_index(source, tree.stamped(files), make, refresh=refresh)
         if table["images"][0].as_py() != images:  # YOLO's files are found by the names of images
-            table = remembered(source, tree.stamped(files), make, refresh=True)
+            table = cached_index(source, tree.stamped(files), make, refresh=True)
         entries = json.loads(table["marks"][0].as_py())
         kinds = [
             MarkedImages(kind, [(file, Mark(*mark)) for file, mark in entries[kind]], tree)
@@ -139,7 +140,7 @@ class Annotations(Format):
         return fitting[0] if fitting else None
 
     def build(self, marked: MarkedImages, name: str) -> Dataset:
-        """The dataset of annotations that were read."""
+        """Build the dataset of annotations that were read."""
         tree = marked.tree
         if question := marked.check() or (marked.question if self.crops is None else None):
             raise UserError(*question)
@@ -151,7 +152,7 @@ class Annotations(Format):
         names = sorted(set(labels))
         plain = dict(zip(names, flat_names(names, tree.shown), strict=True))
         classes = np.array([plain[label] for label in labels], dtype=np.str_)
-        parts = np.array(_splits(tree, rows), dtype=np.str_)
+        parts = _splits(tree, rows)
         images = keys = pa.array([tree.key(row.image) for row in rows], pa.string())
         store: ImageStore = tree.store(images)
         attributes = None
@@ -163,13 +164,10 @@ class Annotations(Format):
             from longshot.data.formats.coco import CropStore
 
             store = CropStore(store, *numbers)
-        splits = class_splits(classes, parts)
-        if not splits and len(set(parts.tolist())) > 1:
-            attributes = with_split(attributes, parts)
         left_out = tell_unlisted(tree, {choices[0] for choices in marked.images}, marked.named, notes)
         source = self.source(tree.path)
         return assemble(
-            name, source, classes, keys, store, attributes=attributes, splits=splits, left_out=left_out
+            name, source, classes, keys, store, attributes=attributes, parts=parts, left_out=left_out
         )
 
 
@@ -192,7 +190,7 @@ class MarkedImages:
 
     @cached_property
     def images(self) -> list[list[str]]:
-        """The images that each mark may mean."""
+        """List the images that each mark may mean."""
         paths = ImagePaths(self.tree.images)
         named: dict[tuple[str, str], list[str]] = {}
         for file, mark in self.marks:
@@ -206,19 +204,19 @@ class MarkedImages:
 
     @property
     def named(self) -> str:
-        """The files, for people."""
+        """Name the files, for people."""
         files = sorted({file for file, _ in self.marks})
         return files[0] if len(files) == 1 else f"{files[0]} and {count(len(files) - 1, 'more file')}"
 
     @property
     def words(self) -> str:
-        """What they are, for people."""
+        """Describe the annotations, for people."""
         images = "boxes" if self.only_boxes else "images"
         return f"{images} with labels of {self.named} ({KINDS[self.kind]})"
 
     @property
     def or_as(self) -> list[str]:
-        """What they could be as well."""
+        """List what the annotations could be as well."""
         boxes = (
             []
             if self.only_boxes or all(mark.box is None for _, mark in self.marks)
@@ -228,12 +226,12 @@ class MarkedImages:
 
     @cached_property
     def only_boxes(self) -> bool:
-        """Whether no image has one label, so that only its boxes can be classified."""
+        """Tell whether no image has one label, so that only its boxes can be classified."""
         return all(len(labels) > 1 for labels in self.labels.values())
 
     @cached_property
     def rows(self) -> list[_Row]:
-        """The marks with their images, in the order of the files."""
+        """List the marks with their images, in the order of the files."""
         numbers: Counter[str] = Counter()
         rows = []
         for (file, mark), images in zip(self.marks, self.images, strict=True):
@@ -243,7 +241,7 @@ class MarkedImages:
 
     @cached_property
     def labels(self) -> dict[str, set[str]]:
-        """Image → its labels; where some marks are on whole images, those alone."""
+        """Map each image to its labels; where some marks are on whole images, to those alone."""
         tagged = any(row.mark.box is None for row in self.rows)
         labels: dict[str, set[str]] = {}
         for row in self.rows:
@@ -252,7 +250,7 @@ class MarkedImages:
         return labels
 
     def check(self) -> Question | None:
-        """UserError where images are missing or not to be told apart; a question where files annotate the same ones."""
+        """Raise UserError where images are missing or ambiguous; return a question where files overlap."""
         listed = [(mark.image, images) for (_, mark), images in zip(self.marks, self.images, strict=True)]
         check_listed(self.tree, self.named, listed, "move the images that are not meant elsewhere")
         pairs = {(row.image, row.file) for row in self.rows}
@@ -266,7 +264,7 @@ class MarkedImages:
 
     @property
     def question(self) -> Question | None:
-        """What must be asked before images are taken as whole; nothing where each has one label."""
+        """Return what must be asked before images are taken as whole; None where each has one label."""
         boxes = sum(row.mark.box is not None for row in self.rows)
         several = sum(len(labels) > 1 for labels in self.labels.values())
         tags = len(self.rows) - boxes
@@ -283,7 +281,7 @@ class MarkedImages:
         )
 
     def single_labels(self) -> tuple[list[_Row], list[str]]:
-        """(a mark of each image that has one label, what is left out)."""
+        """Return (a mark of each image that has one label, what is left out)."""
         several = [self.tree.key(image) for image, labels in self.labels.items() if len(labels) > 1]
         notes = (
             [f"{count(several, 'image')} with several labels ({first(several)}): left out"] if several else []
@@ -294,7 +292,7 @@ class MarkedImages:
         return list(single.values())[::-1], notes
 
     def boxes(self) -> tuple[list[_Row], list[str]]:
-        """(the marks whose boxes can be cut out, what is left out)."""
+        """Return (the marks whose boxes can be cut out, what is left out)."""
         rows = [row for row in self.rows if row.mark.box is not None and _is_inside(row.mark)]
         outside = len(self.rows) - len(rows)
         text = f"{count(outside, 'annotation')} of {self.named} without a box inside its image: left out"
@@ -308,7 +306,7 @@ def _is_inside(mark: Mark) -> bool:
 
 
 def _splits(tree: Tree, rows: Sequence[_Row]) -> list[str]:
-    """The split of each image: as a list (train.txt), its folders or its annotation tell it, else nothing."""
+    """Find the split of each image: as a list (train.txt), its folders or its annotation tell it, else ""."""
     paths, listed = ImagePaths(tree.images), dict[str, str]()
     for file in tree.scan.telling:
         split = canonical_split(PurePosixPath(file).stem) if file.endswith(".txt") else None
@@ -320,12 +318,8 @@ def _splits(tree: Tree, rows: Sequence[_Row]) -> list[str]:
     ]
 
 
-def _is_called(file: str, pattern: str) -> bool:
-    return fnmatch.fnmatchcase(file, pattern) or fnmatch.fnmatchcase(PurePosixPath(file).name, pattern)
-
-
 def _read_marks(tree: Tree, files: Sequence[str], images: str) -> pa.Table:
-    """The marks of all files of annotations, by kind, as JSON in one cell; and what stands for the images."""
+    """Read the marks of all files of annotations, by kind, as JSON in one cell; beside them the hash of the images."""
     kinds: dict[str, list[tuple[str, Mark]]] = {}
     readers = {".json": _json_marks, ".xml": _xml_marks, ".csv": _table_marks, ".tsv": _table_marks}
     image_of, names = _yolo_images(tree, files), _yolo_names(tree, files)
@@ -352,7 +346,7 @@ def _read_marks(tree: Tree, files: Sequence[str], images: str) -> pa.Table:
 
 
 def _json_marks(file: str, data: bytes) -> tuple[str, Iterable[Mark]]:
-    """(kind, marks) of a JSON file; no marks where it is no annotation that is known."""
+    """Read (kind, marks) of a JSON file; no marks where it is no annotation that is known."""
     if not _SIGNS.search(data[:_HEAD]):
         return "coco", ()
     try:
@@ -400,7 +394,7 @@ def _datumaro(content: dict[str, Any]) -> Iterator[Mark]:
 
 
 def _addresses(fields: dict[str, Any]) -> list[str]:
-    """The paths of images among values of Label Studio; behind ``?d=`` stands a file of its own disk."""
+    """List the paths of images among values of Label Studio; behind ``?d=`` stands a file of its own disk."""
     paths = [unquote(value.rpartition("?d=")[2]) for value in fields.values() if isinstance(value, str)]
     return [path for path in paths if is_image_name(PurePosixPath(path).name)]
 
@@ -444,7 +438,7 @@ def _label_studio_short(content: list[dict[str, Any]]) -> Iterator[Mark]:
 
 
 def _xml_marks(file: str, data: bytes) -> tuple[str, Iterable[Mark]]:
-    """(kind, marks) of an XML file, which may define no entities of its own."""
+    """Read (kind, marks) of an XML file, which may define no entities of its own."""
     if b"<annotation" not in data:
         return "voc", ()
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data or b"\0" in data:
@@ -468,7 +462,10 @@ def _cvat(root: ElementTree.Element) -> Iterator[Mark]:
 
 
 def _voc(root: ElementTree.Element, file: str) -> Iterator[Mark]:
-    """Whole numbers count pixels from 1, with both ends, as the devkit does; with a decimal point they are edges."""
+    """Yield the boxes of a Pascal VOC file.
+
+    Whole numbers count pixels from 1, with both ends, as the devkit does; with a decimal point they are edges.
+    """
     image = root.findtext("filename") or PurePosixPath(file).stem
     width, height = (int(float(root.findtext(f"size/{side}") or 0)) for side in ("width", "height"))
     for entry in root.iter("object"):
@@ -480,8 +477,8 @@ def _voc(root: ElementTree.Element, file: str) -> Iterator[Mark]:
 
 
 def _table_marks(file: str, data: bytes) -> tuple[str, Iterable[Mark]]:
-    """A row for each box: filename, class, xmin, ymin, xmax, ymax, perhaps width and height."""
-    columns = header(data, file)
+    """Read a row for each box: filename, class, xmin, ymin, xmax, ymax, perhaps width and height."""
+    columns = read_header(data, file)
     named = [
         find_column(columns, names) for names in (PATH_COLUMNS, LABEL_COLUMNS, *((s,) for s in BOX_COLUMNS))
     ]
@@ -496,7 +493,7 @@ def _table_marks(file: str, data: bytes) -> tuple[str, Iterable[Mark]]:
 
 
 def _yolo_images(tree: Tree, files: Sequence[str]) -> dict[str, str]:
-    """Text file → image, of those that lie where YOLO looks for boxes; nothing where the first holds something else."""
+    """Map text files where YOLO looks for boxes to their images; empty where the first holds something else."""
     image_of: dict[str, str] = {}
     for image in tree.images if any(file.endswith(".txt") for file in files) else ():
         stem = image.rpartition(".")[0]
@@ -526,7 +523,7 @@ def _yolo_marks(image: str, data: bytes, names: dict[int, str]) -> Iterator[Mark
 
 
 def _yolo_names(tree: Tree, files: Sequence[str]) -> dict[int, str]:
-    """Number → class of data.yaml, obj.names or classes.txt; −1 is one too where key points follow the boxes."""
+    """Map numbers to the classes of data.yaml, obj.names or classes.txt; with −1 where key points follow the boxes."""
     import yaml  # here: few folders have such a file
 
     for file in sorted(files, key=lambda file: (file.count("/"), file)):

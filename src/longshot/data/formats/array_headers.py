@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, first, progress
 from longshot.data.file_readers import damage_of, find_column, read_npy_header
-from longshot.data.formats.base import RawPart, unpacked, unpacked_again
+from longshot.data.formats.base import RawPart, UnpackedCopy
 from longshot.data.formats.spans import need_h5py
 from longshot.data.formats.tfrecord import ProtoError, message_fields
 
@@ -59,16 +59,16 @@ class Array:
 
     @property
     def shown(self) -> str:
-        """The words for it in an error."""
+        """Name the array in an error."""
         return f"Array '{self.member}' of {self.file}" if self.member else str(self.file)
 
     def refuse_damage(self) -> None:
-        """UserError where it cannot be used."""
+        """Raise UserError where the array cannot be used."""
         if self.damage:
             raise UserError(f"{self.shown} {self.damage}.")
 
     def load(self) -> NDArray[Any]:
-        """All of it, in memory; text as str."""
+        """Load all of the array into memory; text as str."""
         self.refuse_damage()
         if self.values is not None:
             return self.values
@@ -84,16 +84,14 @@ class Array:
             return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
 
     def in_place(self, split: str, refresh: bool) -> RawPart:
-        """Where its rows can be read one by one: where they lie, or in a copy in the cache."""
+        """Return where its rows can be read one by one: where they lie, or in a copy in the cache."""
         if self.start >= 0:
             return RawPart(split, self.file, self.start, self.shape[0])
-        write = partial(_write, self.file, self.member)
-        copy = unpacked(self.file, write, member=self.member, refresh=refresh)
-        again = partial(unpacked_again, self.file, write, self.member)
-        return RawPart(split, copy, 0, self.shape[0], again, self.file)
+        copy = UnpackedCopy(self.file, partial(_write, self.member), self.member)
+        return RawPart(split, copy.path(refresh=refresh), 0, self.shape[0], copy)
 
     def extremes(self, part: RawPart, most: int | None = None) -> tuple[float, float]:
-        """The smallest and the largest finite value of all rows, or of the first ``most``."""
+        """Return the smallest and the largest finite value of all rows, or of the first ``most``."""
         low, high = math.inf, -math.inf
         with explained(self.file), progress(f"look at values of {self.file.name}", unit="images") as bar:
             rows = np.memmap(part.file, self.dtype, "r", part.start, self.shape)[:most]
@@ -109,13 +107,13 @@ class Array:
 
     @property
     def step(self) -> int:
-        """Rows that are read together."""
+        """Count the rows that are read together."""
         return max(1, _BLOCK // max(1, math.prod(self.shape[1:]) * self.dtype.itemsize))
 
 
 @contextlib.contextmanager
 def explained(file: Path) -> Iterator[None]:
-    """What the readers of a damaged file raise, as one sentence."""
+    """Turn what the readers of a damaged file raise into one sentence."""
     try:
         yield
     except _DAMAGE as error:
@@ -123,7 +121,7 @@ def explained(file: Path) -> Iterator[None]:
 
 
 def read_headers(file: Path) -> list[Array]:
-    """The arrays in one file: names, shapes and types, no numbers; UserError for a damaged file."""
+    """Read the arrays in one file: names, shapes and types, no numbers; UserError for a damaged file."""
     kind = file.suffix.lower()
     with explained(file):
         if kind in TEXTS:
@@ -152,7 +150,7 @@ def _npz_arrays(file: Path) -> Iterator[Array]:
 
 
 def _numpy_array(file: Path, member: str, stream: IO[bytes], size: int, base: int) -> Array:
-    """The array that begins here in ``size`` bytes, from byte ``base`` of the file on (−1 where it is compressed)."""
+    """Read the header of an array in ``size`` bytes, from byte ``base`` of the file on (−1 where it is compressed)."""
     shape, fortran, dtype = read_npy_header(stream)
     inner, needed, damage = stream.tell(), math.prod(shape) * dtype.itemsize, ""
     if dtype.hasobject:
@@ -203,7 +201,7 @@ def _hdf5_array(file: Path, name: str, item: Any) -> Array:
 
 
 def _text_array(file: Path) -> Array:
-    """One label a line, or the column of labels of a table; whole numbers where all are."""
+    """Read one label a line, or the column of labels of a table; whole numbers where all are."""
     lines = [line.strip() for line in file.read_text("utf-8-sig").splitlines() if line.strip()]
     rows = list(csv.reader(lines)) if file.suffix.lower() == ".csv" else [[line] for line in lines]
     header, damage = rows[0] if rows else [""], ""
@@ -224,8 +222,8 @@ def _text_array(file: Path) -> Array:
     return Array(file, "", values.shape, values.dtype, damage=damage, values=values)
 
 
-def _write(file: Path, member: str, target: Path) -> None:
-    """The numbers of an array, in order, as a plain file."""
+def _write(member: str, file: Path, target: Path) -> None:
+    """Write the numbers of an array, in order, as a plain file."""
     array = next(array for array in read_headers(file) if array.member == member)
     size, free = math.prod(array.shape) * array.dtype.itemsize, shutil.disk_usage(target.parent).free
     if size > free:
@@ -244,7 +242,7 @@ def _write(file: Path, member: str, target: Path) -> None:
 
 
 def _blocks(array: Array) -> Iterator[bytes]:
-    """The numbers of an array in order, some megabytes at a time."""
+    """Yield the numbers of an array in order, some megabytes at a time."""
     starts, kind = range(0, array.shape[0], array.step), array.file.suffix.lower()
     if kind not in _NUMPY:
         with need_h5py().File(array.file, "r") as opened:
@@ -266,7 +264,7 @@ _ENCODED = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM
 
 
 def lmdb_index(file: Path) -> pa.Table:
-    """One row per image of an LMDB file: class, number, key, offset, length, and the shape of pixels ("" of a file)."""
+    """Index an LMDB file, a row per image: class, number, key, offset, length, shape of pixels ("" of a file)."""
     rows: list[tuple[str, int, str, int, int, str]] = []
     with (
         explained(file),
@@ -303,7 +301,7 @@ def lmdb_index(file: Path) -> pa.Table:
 
 
 def _datum(data: Any, start: int, stop: int, key: str) -> tuple[str, int, int, str]:
-    """(label, offset and length of the image, shape of pixels) of Caffe's message Datum."""
+    """Read (label, offset and length of the image, shape of pixels) of Caffe's message Datum."""
     wrong = f"the record '{key}' is neither an image nor Caffe's Datum"
     try:
         fields = {number: (at, end, value) for number, _, at, end, value in message_fields(data, start, stop)}
@@ -317,7 +315,7 @@ def _datum(data: Any, start: int, stop: int, key: str) -> tuple[str, int, int, s
 
 
 def _lmdb_records(data: mmap.mmap) -> Iterator[tuple[bytes, int, int]]:
-    """(key, offset, length) of every record of an LMDB file of data version 1, in the order of the keys.
+    """Yield (key, offset, length) of every record of an LMDB file of data version 1, in the order of the keys.
 
     The pages of the tree are walked here: LMDB's own library trusts them, and a damaged one would end the process.
     """

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset, canonical_split
-from longshot.data.file_readers import repeated
+from longshot.data.file_readers import repeated_names
 from longshot.data.formats.array_headers import (
     ENDINGS,
     LABELS,
@@ -32,12 +32,11 @@ from longshot.data.formats.base import (
     Format,
     RawPart,
     RawPixels,
-    check_texts,
+    cached_index,
     chosen_splits,
     label_names,
     raw_dataset,
     record_dataset,
-    remembered,
 )
 from longshot.data.formats.spans import SpanStore
 from longshot.data.stores import decode, escape_name, is_image_name
@@ -67,25 +66,21 @@ class ArrayFiles(Format):
     """
 
     name = "arrays"
+    sign = r".*\.(npz|npy|h5|hdf5|hdf)"
+    rank = 84
     title = "images and labels as arrays: NumPy, Keras, MedMNIST, HDF5"
     origin = "numpy.savez, numpy.save, keras.datasets, the package medmnist, h5py; Galaxy10, PatchCamelyon"
     layout = "FILE.npz, FILE.h5: images, labels | x_train, y_train, … | images.npy, labels.npy (.csv, .txt)"
 
-    def __init__(
-        self,
-        *,
-        images: str | None = None,
-        labels: str | None = None,
-        values: str | None = None,
-        channels: str | None = None,
-        split: str | None = None,
-    ) -> None:
-        self.images, self.labels, self.split = images, labels, split
-        self.values, self.channels = values, channels
+    images: str | None = None
+    labels: str | None = None
+    values: str | None = None
+    channels: str | None = None
+    split: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """A file by its ending; a folder that has such files, and neither images nor folders."""
+        """Recognise a file by its ending; a folder that has such files, and neither images nor folders."""
         if not path.is_dir():
             return path.suffix.lower() in ENDINGS
         inside = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
@@ -94,11 +89,10 @@ class ArrayFiles(Format):
         return any(entry.suffix.lower() in ENDINGS for entry in inside)
 
     def source(self, path: Path) -> str:
-        """The path alone, which tells the format, unless there are settings."""
+        """Return the path alone, which tells the format, unless there are settings."""
         return escape_name(str(path)) if self.call == self.name else super().source(path)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         parts, names = self._parts(path)
         chosen = chosen_splits(self.split, [part.split for part in parts], path)
         parts = [part for part in parts if part.split in chosen]
@@ -118,7 +112,7 @@ class ArrayFiles(Format):
         return raw_dataset(name, self.source(path), classes, raw, pixels, _attributes(parts, path))
 
     def _parts(self, path: Path) -> tuple[list[_Part], list[str] | None]:
-        """What the names of the arrays tell: parts, and names of classes."""
+        """Read from the names of the arrays which parts there are, and the names of classes."""
         files = [path]
         if path.is_dir():
             by_kind = [(file, file.suffix.lower()) for file in sorted(path.iterdir())]
@@ -156,7 +150,7 @@ class ArrayFiles(Format):
         return parts, _class_names([roles["names"] for roles in sets.values() if "names" in roles], path)
 
     def _role(self, file: str, member: str) -> tuple[str, str, str]:
-        """(images, labels, names or nothing; what else the name says; the split) of an array.
+        """Return (images, labels, names or nothing; what else the name says; the split) of an array.
 
         >>> ArrayFiles()._role("cells_train_x.h5", "x"), ArrayFiles()._role("", "Labels-val")
         (('images', 'cells', 'train'), ('labels', '', 'validation'))
@@ -178,7 +172,7 @@ class ArrayFiles(Format):
         return role, "_".join(word for word in plain if word not in (*_IMAGES, *LABELS)), split
 
     def _axes(self, images: Array, path: Path) -> tuple[int, ...]:
-        """The order that turns an image into [H, W] or [H, W, channels]; UserError where it is no image, or unclear."""
+        """Return the order that turns an image into [H, W] or [H, W, channels]; UserError where that is unclear."""
         shape, dtype = images.shape, images.dtype
         images.refuse_damage()
         if self.channels not in (None, "first", "last"):
@@ -203,7 +197,7 @@ class ArrayFiles(Format):
     def _limits(
         self, path: Path, images: Sequence[Array], raw: Sequence[RawPart], refresh: bool
     ) -> tuple[float, float]:
-        """The values of black and white: what ``values`` says, the type implies, or the largest value tells."""
+        """Return the values of black and white: what ``values`` says, the type implies, or the largest value tells."""
         if self.values is not None:
             return _written_limits(self.values)
         dtype = images[0].dtype
@@ -214,7 +208,7 @@ class ArrayFiles(Format):
             pairs = [array.extremes(part) for array, part in zip(images, raw, strict=True)]
             return pa.table({"low": [low for low, _ in pairs], "high": [high for _, high in pairs]})
 
-        seen = remembered(self.source(path), [array.file for array in images], look, refresh=refresh)
+        seen = cached_index(self.source(path), [array.file for array in images], look, refresh=refresh)
         low, high = min(seen["low"].to_pylist()), max(seen["high"].to_pylist())
         if dtype.kind == "f" and low > -0.5 / 255 and high < 1 + 0.5 / 255:  # what rounds to 0…255
             return 0.0, 1.0
@@ -244,7 +238,7 @@ def _ask(path: Path, fact: str, arrays: Sequence[Array], setting: str) -> NoRetu
 
 
 def _words(called: str) -> tuple[list[str], str]:
-    """The words of a name without the split among them, and that split."""
+    """Split a name into words, without the split among them, and that split."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", called).lower()
     words = [word for word in dict.fromkeys(re.findall(r"[^\W_]+", spaced)) if word != "set"]
     splits = [split for word in words if (split := canonical_split(word))]
@@ -252,7 +246,7 @@ def _words(called: str) -> tuple[list[str], str]:
 
 
 def _written_limits(text: str) -> tuple[float, float]:
-    """What ``values`` means: '12-bit' is 0 to 4,095, '-1..1' is what it says."""
+    """Return the limits that ``values`` means: '12-bit' is 0 to 4,095, '-1..1' is what it says."""
     if text in _RANGES:
         return _RANGES[text]
     low, _, high = text.partition("..")
@@ -265,7 +259,7 @@ def _written_limits(text: str) -> tuple[float, float]:
 
 
 def _labels(part: _Part) -> NDArray[Any]:
-    """Whole numbers or texts [N]; one-hot rows become the number of their column."""
+    """Return labels as whole numbers or texts; one-hot rows become the number of their column, [N]."""
     labels, size = part.labels, part.images.shape[0]
     wide, shown = math.prod(labels.shape[1:]), f"{labels.shown} is {labels.dtype} {list(labels.shape)}"
     labels.refuse_damage()
@@ -287,9 +281,9 @@ def _labels(part: _Part) -> NDArray[Any]:
 
 
 def _class_names(arrays: Sequence[Array], path: Path) -> list[str] | None:
-    """The names that a file gives its classes, in the order of the labels; None where it gives none."""
+    """Return the names that a file gives its classes, in the order of the labels; None where it gives none."""
     lists = [array.load().ravel().astype(np.str_).tolist() for array in arrays]
-    if any(names != lists[0] or repeated(names) for names in lists):
+    if any(names != lists[0] or repeated_names(names) for names in lists):
         raise UserError(
             f"The class names of {path} are not unique; give each class a name of its own, in one list."
         )
@@ -297,7 +291,7 @@ def _class_names(arrays: Sequence[Array], path: Path) -> list[str] | None:
 
 
 def _attributes(parts: Sequence[_Part], path: Path) -> pa.Table | None:
-    """Every other array with one value per image is an attribute; what is not is left out, and said."""
+    """Collect the other arrays with one value per image as attributes; what has not is left out, with a note."""
     columns, ignored = {}, []
     for name in dict.fromkeys(name for part in parts for name in part.extra):
         pairs = [(part.extra[name], part.images.shape[:1]) for part in parts if name in part.extra]
@@ -316,19 +310,20 @@ class Lmdb(Format):
     """``colours`` is rgb or bgr: the order of channels of pixels in Caffe's Datum. ``split`` opens one part."""
 
     name = "lmdb"
+    sign = r"data\.mdb|.*lmdb"
+    rank = 83
     title = "LMDB: Caffe's Datum, image-000000001 with label-000000001, keys class/name.jpg"
     origin = "Caffe's convert_imageset, the package lmdb"
     layout = "data.mdb | FILE.lmdb | train_lmdb/data.mdb, test_lmdb/data.mdb"
 
-    def __init__(self, *, colours: str | None = None, split: str | None = None) -> None:
-        self.colours, self.split = colours, split
+    colours: str | None = None
+    split: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
         return bool(_lmdb_files(path))
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         files = _lmdb_files(path)
         parts = chosen_splits(self.split, list(files), path)
         if not parts:
@@ -339,7 +334,7 @@ class Lmdb(Format):
             numbers = np.repeat(np.arange(len(parts)), [len(table) for table in tables])
             return pa.concat_tables(tables).append_column("part", pa.array(numbers))
 
-        index = remembered(self.source(path), [files[part] for part in parts], build, refresh=refresh)
+        index = cached_index(self.source(path), [files[part] for part in parts], build, refresh=refresh)
         shapes = sorted(set(index["shape"].to_pylist()))
         if len(shapes) > 1:
             raise UserError(

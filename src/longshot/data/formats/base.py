@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, dataclass_transform
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,6 @@ from longshot.base import (
     UserError,
     atomic,
     cache_dir,
-    call_defaults,
     count,
     find_cached,
     first,
@@ -32,7 +31,7 @@ from longshot.base import (
     offsets_of,
 )
 from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
-from longshot.data.file_readers import need_stamp, read_object, reason_of, repeated
+from longshot.data.file_readers import explain_refusal, need_stamp, read_object, refuse_repeated
 from longshot.data.scan import load_table, look_folder, save_table, scan_file, scan_files
 from longshot.data.stores import (
     FileStore,
@@ -52,32 +51,48 @@ _STAMP = b"longshot-stamp"
 Texts: TypeAlias = NDArray[np.str_]
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False)
 class Format(Called):
-    """One way in which a dataset lies on disk. Settings are keyword arguments of the constructor."""
+    """One way in which a dataset lies on disk. The fields of a subclass are its settings, with their defaults."""
 
     title: ClassVar[str]  # what it is, in a few words
     origin: ClassVar[str]  # where people get such data
     layout: ClassVar[str]  # the files that ``open`` looks for below the path
+    # pattern of the path's own name, or of one right inside it, without which it is surely not of this format; empty
+    # for a format that is never told by names. One that says none is always asked.
+    sign: ClassVar[str]
+    rank: ClassVar[int] = 50  # formats of a lower rank are asked before
+
+    def __init_subclass__(cls) -> None:
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+    def check_settings(self) -> None:
+        """Raise UserError for a setting that should be a text and is none."""
+        for setting in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, setting.name)
+            if "str" in str(setting.type) and not isinstance(value, str | None):
+                raise UserError(
+                    f"The setting {setting.name} of {self.name} is a text in quotes, not {value!r}."
+                )
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """Whether ``path`` surely is of this format, by the names of a few files; where not, the user says so."""
+        """Tell whether ``path`` surely is of this format, by the names of a few files; where not, the user says so."""
         return False
 
     @abstractmethod
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """The dataset at ``path``; UserError says what is missing. ``refresh`` ignores a remembered index."""
+        """Open the dataset at ``path``; UserError says what is missing. ``refresh`` ignores a remembered index."""
 
     def source(self, path: Path) -> str:
-        """The text under which the dataset opens again: ``cifar-100(part='test'):/data/cifar``."""
+        """Return the text under which the dataset opens again: ``cifar-100(part='test'):/data/cifar``."""
         return f"{self.call}:{escape_name(str(path))}"
 
 
 class SplitFormat(Format):
     """A format with one setting, the part to open: ``split``."""
 
-    def __init__(self, *, split: str | None = None) -> None:
-        self.split = split
+    split: str | None = None
 
 
 def assemble(
@@ -90,10 +105,11 @@ def assemble(
     attributes: pa.Table | None = None,
     taxonomy: Taxonomy | None = None,
     splits: Mapping[str, tuple[str, ...]] | None = None,
+    parts: Sequence[str] | Texts | None = None,
     nested: bool = False,
     left_out: tuple[str, ...] = (),
 ) -> Dataset:
-    """Rows in any order → a class-major dataset; within a class the rows keep their order.
+    """Assemble rows in any order into a class-major dataset; within a class the rows keep their order.
 
     Parameters
     ----------
@@ -107,12 +123,21 @@ def assemble(
         Where the images are read from; a folder where the keys are files in it.
     attributes, taxonomy, splits : optional
         As in :class:`Dataset`.
+    parts : sequence [N] of str, optional
+        The part of each row, such as train. Parts that divide the classes are the splits, those that divide the images
+        of classes the attribute ``split``.
     nested : bool
         The taxonomy is what nested class ids (``Fruit/Apple``) spell out.
     left_out : tuple of str
         What else lies there and is no part of the dataset, in words; ``Scan.tell`` gives it.
     """
-    ids, labels = np.unique(np.asarray(classes, dtype=np.str_), return_inverse=True)
+    classes = np.asarray(classes, dtype=np.str_)
+    if parts is not None:
+        parts = np.asarray(parts, dtype=np.str_)
+        splits = class_splits(classes, parts)
+        if not splits and len(np.unique(parts)) > 1:
+            attributes = with_split(attributes, parts)
+    ids, labels = np.unique(classes, return_inverse=True)
     order = np.argsort(labels, kind="stable").astype(np.int64)
     in_order = bool((order == np.arange(len(order))).all())
     named = keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string())
@@ -136,10 +161,10 @@ def assemble(
     )
 
 
-def remembered(
+def cached_index(
     source: str, files: Sequence[Path], build: Callable[[], pa.Table], *, refresh: bool = False
 ) -> pa.Table:
-    """``build()``, or what it gave before for the same source when ``files`` have the same names, sizes and times."""
+    """Return ``build()``, or what it gave before for this source as long as ``files`` are unchanged."""
     stamp = hash_json([[str(file), *need_stamp(file)] for file in files]).encode()
     for cached in [] if refresh else scan_files(source, "index"):
         table = load_table(cached)
@@ -154,24 +179,19 @@ def remembered(
 
 
 def image_names(folder: Path) -> list[str]:
-    """Names of the images that lie directly in a folder, sorted; one listing, no file is opened."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(escape_name(entry.name) for entry in entries if is_image_name(entry.name))
-    except OSError as error:
-        raise UserError(f"Cannot list folder {folder}: {reason_of(error)}.") from error
+    """List the images that lie directly in a folder, sorted; one listing, no file is opened."""
+    with explain_refusal("list folder", folder), os.scandir(folder) as entries:
+        return sorted(escape_name(entry.name) for entry in entries if is_image_name(entry.name))
 
 
 def folders(root: Path) -> list[Path]:
-    """The folders directly in a folder, sorted by name, hidden ones left out."""
-    try:
+    """List the folders directly in a folder, sorted by name, hidden ones left out."""
+    with explain_refusal("list folder", root):
         return sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    except OSError as error:
-        raise UserError(f"Cannot list folder {root}: {reason_of(error)}.") from error
 
 
 def images_below(root: Path, *, refresh: bool = False) -> tuple[pa.Array, tuple[str, ...]]:
-    """Relative paths of all images in a folder and below it, and what was ignored there, in words (it is told).
+    """List the images in a folder and below it by relative path, and what was ignored there, in words (also a note).
 
     What lies in its folders is remembered.
     """
@@ -183,7 +203,7 @@ def images_below(root: Path, *, refresh: bool = False) -> tuple[pa.Array, tuple[
 
 
 def need_folder(path: Path, form: str, layout: str) -> None:
-    """UserError when a format that is a folder is given something else."""
+    """Raise UserError when a format that is a folder is given something else."""
     if not path.is_dir():
         raise UserError(
             f"{escape_name(str(path))} is no folder; {form} needs the folder that holds {layout}."
@@ -191,7 +211,7 @@ def need_folder(path: Path, form: str, layout: str) -> None:
 
 
 def need_all(missing: Sequence[object], total: int, noun: str, where: Path, remedy: str) -> None:
-    """UserError with counts when files that a list names are not there."""
+    """Raise UserError with counts when files that a list names are not there."""
     if missing:
         raise UserError(
             f"{where} lists {count(missing, noun)} of {total:,} that {'is' if len(missing) == 1 else 'are'} "
@@ -199,8 +219,15 @@ def need_all(missing: Sequence[object], total: int, noun: str, where: Path, reme
         )
 
 
+def need_files(folder: Path, names: Iterable[str], remedy: str) -> None:
+    """Raise UserError when files or folders of these names are not there."""
+    absent = [name for name in names if not (folder / name).exists()]
+    if absent:
+        raise UserError(f"{folder} lacks {' and '.join(absent)}", remedy)
+
+
 def read_names(file: Path) -> dict[str, str]:
-    """A JSON object of texts, as a table of names is."""
+    """Read a JSON object of texts, as a table of names is."""
     content = read_object(file)
     wrong = [key for key, value in content.items() if not isinstance(value, str)]
     if wrong:
@@ -211,16 +238,8 @@ def read_names(file: Path) -> dict[str, str]:
     return content
 
 
-def check_texts(form: Format) -> None:
-    """Settings that are nothing by default are names: UserError for one that is no text."""
-    defaults = call_defaults(type(form).__init__)
-    for key, value in form.settings.items():
-        if defaults[key] is None and value is not None and not isinstance(value, str):
-            raise UserError(f"The setting {key} of {form.name} is a name in quotes, not {value!r}.")
-
-
 def chosen_splits(split: str | None, there: Sequence[str], path: Path) -> list[str]:
-    """The parts of an archive to open: the one called ``split`` (``val`` is ``validation``), or all."""
+    """Choose the parts of an archive to open: the one called ``split`` (``val`` is ``validation``), or all."""
     if split is None:
         return list(there)
     canonical = canonical_split(split) or split
@@ -234,13 +253,25 @@ def chosen_splits(split: str | None, there: Sequence[str], path: Path) -> list[s
 
 
 def count_within(sizes: ArrayLike) -> Ints:
-    """0 … n − 1 for each part of n rows, one part behind the other.
+    """Number the rows of each part from 0, one part behind the other.
 
     >>> count_within([2, 3]).tolist()
     [0, 1, 0, 1, 2]
     """
     offsets = offsets_of(sizes)
     return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+
+
+def number_within(parts: Texts, order: Ints | None = None) -> Ints:
+    """Number each row among those of its part, by ``order`` or as they stand; equal ones keep their order, [N].
+
+    >>> number_within(np.array(["a", "b", "a"])).tolist()
+    [0, 0, 1]
+    """
+    sort = np.lexsort((np.zeros(len(parts)) if order is None else order, parts))
+    numbers = np.empty(len(sort), np.int64)
+    numbers[sort] = count_within(np.unique(parts, return_counts=True)[1])
+    return numbers
 
 
 def record_dataset(
@@ -252,25 +283,27 @@ def record_dataset(
     store: ImageStore,
     attributes: pa.Table | None = None,
 ) -> Dataset:
-    """Records [N] as a dataset. The key of record 7 of train, of class ``cat``, is ``cat/train-7`` (``cat/7`` where
-    the archive has no parts), whichever parts are opened.
+    """Build a dataset of records [N].
 
-    Parts that divide the classes are its class splits, parts that divide the images of classes the attribute
-    ``split``; nested class ids spell out the taxonomy.
+    The key of record 7 of train, of class ``cat``, is ``cat/train-7`` (``cat/7`` where the archive has no parts),
+    whichever parts are opened.
+
+    ``splits`` are the parts of :func:`assemble`; nested class ids spell out the taxonomy.
     """
-    prefix = pc.if_else(
-        pc.equal(pa.array(splits), ""), "", pc.binary_join_element_wise(splits.tolist(), "", "-")
-    )
-    record = pc.binary_join_element_wise(prefix, pa.array(numbers).cast(pa.string()), "")
-    keys = pc.binary_join_element_wise(pa.array(classes.tolist(), pa.string()), record, "/")
-    divided = class_splits(classes, splits)
-    if not divided and len(set(splits.tolist())) > 1:
-        attributes = with_split(attributes, splits)
-    return assemble(name, source, classes, keys, store, attributes=attributes, splits=divided, nested=True)
+    keys = record_keys(classes, splits, numbers)
+    return assemble(name, source, classes, keys, store, attributes=attributes, parts=splits, nested=True)
+
+
+def record_keys(classes: Texts, parts: Texts, numbers: Ints) -> pa.Array:
+    """Return keys ``class/part-number``, ``class/number`` where there are no parts."""
+    texts = (pa.array(column.tolist(), pa.string()) for column in (classes, parts, numbers.astype(np.str_)))
+    classes, parts, numbers = texts
+    prefix = pc.if_else(pc.equal(parts, ""), "", pc.binary_join_element_wise(parts, "", "-"))
+    return pc.binary_join_element_wise(classes, pc.binary_join_element_wise(prefix, numbers, ""), "/")
 
 
 def with_split(attributes: pa.Table | None, splits: Texts) -> pa.Table:
-    """The attributes and the split of each image; a column of that name stays as it is."""
+    """Add the split of each image to the attributes; a column of that name stays as it is."""
     column = pa.array(splits.tolist(), pa.string())
     if attributes is None:
         return pa.table({"split": column})
@@ -278,7 +311,7 @@ def with_split(attributes: pa.Table | None, splits: Texts) -> pa.Table:
 
 
 def class_splits(classes: Texts, splits: Texts) -> dict[str, tuple[str, ...]]:
-    """train/validation/test → class ids when the parts share no class; empty when they divide images instead."""
+    """Return train/validation/test → class ids when the parts share no class; empty when they divide images instead."""
     pairs = sorted(set(zip(splits.tolist(), classes.tolist(), strict=True)))
     parts = {canonical_split(part) for part, _ in pairs}
     if len(parts) < 2 or None in parts or len({c for _, c in pairs}) < len(pairs):
@@ -322,7 +355,7 @@ class RawPixels:
         return to_rgb(Image.fromarray(np.ascontiguousarray(pixels[:, :, 0] if grey else pixels)))
 
     def encoded(self, data: bytes, where: str) -> bytes:
-        """Type, shape and numbers of the image, whatever the order in which the file holds them.
+        """Return type, shape and numbers of the image, whatever the order in which the file holds them.
 
         A range of values that the type does not imply is part of it, as it is part of what is seen.
         """
@@ -338,15 +371,14 @@ class RawPixels:
 class RawPart(NamedTuple):
     """A part such as train: ``size`` images of one length, one behind the other, from byte ``start`` of ``file`` on.
 
-    ``again`` makes the file anew where it is an unpacked copy of ``packed``.
+    ``copy`` is there where the file is an unpacked copy.
     """
 
     split: str
     file: Path
     start: int
     size: int
-    again: Callable[[], str] | None = None
-    packed: Path | None = None
+    copy: UnpackedCopy | None = None
 
 
 def raw_dataset(
@@ -357,7 +389,7 @@ def raw_dataset(
     pixels: RawPixels,
     attributes: pa.Table | None = None,
 ) -> Dataset:
-    """Images that lie as plain numbers in a few files, as a dataset; ``classes`` [N] are those of all parts."""
+    """Build a dataset of images that lie as plain numbers in a few files; ``classes`` [N] are those of all parts."""
     sizes, length = [part.size for part in parts], math.prod(pixels.shape) * np.dtype(pixels.dtype).itemsize
     numbers = count_within(sizes)
     from longshot.data.formats.spans import SpanStore
@@ -369,42 +401,44 @@ def raw_dataset(
         np.full(len(numbers), length, np.int64),
         pixels,
         pc.binary_join_element_wise("record ", pa.array(numbers).cast(pa.string()), ""),
-        unpack=tuple(part.again for part in parts),
-        shown=tuple(str(part.packed or part.file) for part in parts),
+        unpack=tuple(part.copy for part in parts),
+        shown=tuple(str(part.copy.packed if part.copy else part.file) for part in parts),
     )
     splits = np.repeat(np.array([part.split for part in parts]), sizes)
     return record_dataset(name, source, classes, splits, numbers, store, attributes)
 
 
-def unpacked(packed: Path, write: Callable[[Path], None], *, member: str = "", refresh: bool = False) -> Path:
+@dataclass(frozen=True)
+class UnpackedCopy:
     """The content of a compressed file as a plain file in the cache, which every process can read anywhere in.
 
-    ``write(target)`` makes it, once; another time or size of ``packed`` makes it anew. ``member`` tells the contents of
-    one file apart.
+    ``write(packed, target)`` makes it, once; another time or size of ``packed`` makes it anew. ``member`` tells the
+    contents of one file apart. Called, it is unpacked again: what a store carries along for that.
     """
-    parts = [
-        escape_name(str(packed.absolute())),
-        *map(str, need_stamp(packed)),
-        *([member] if member else []),
-    ]
-    address = hash_text(*parts)
-    name = f"{address[:32]}-{escape_name(packed.stem)}"
-    unpacked_before = None if refresh else find_cached("unpacked", name)
-    if unpacked_before is not None:
-        return unpacked_before
-    target = cache_dir("unpacked") / name
-    with atomic(target) as temporary:
-        write(temporary)
-    return target
 
+    packed: Path
+    write: Callable[[Path, Path], None]
+    member: str = ""
 
-def unpacked_again(packed: Path, write: Callable[[Path], None], member: str = "") -> str:
-    """The path of a copy that is unpacked now; a partial of it is what a store can carry along."""
-    return str(unpacked(packed, write, member=member, refresh=True))
+    def path(self, *, refresh: bool = False) -> Path:
+        """Return the path of the copy, made now where it is missing."""
+        parts = [escape_name(str(self.packed.absolute())), *map(str, need_stamp(self.packed))]
+        address = hash_text(*parts, *([self.member] if self.member else []))
+        name = f"{address[:32]}-{escape_name(self.packed.stem)}"
+        earlier = None if refresh else find_cached("unpacked", name)
+        if earlier is not None:
+            return earlier
+        target = cache_dir("unpacked") / name
+        with atomic(target) as temporary:
+            self.write(self.packed, temporary)
+        return target
+
+    def __call__(self) -> str:
+        return str(self.path(refresh=True))
 
 
 def label_names(labels: NDArray[np.integer], names: Sequence[str], where: str) -> Texts:
-    """The name of each label [N]; a label without a name is an error."""
+    """Return the name of each label; a label without a name is an error, [N]."""
     outside = labels[(labels < 0) | (labels >= len(names))]
     if len(outside):
         raise UserError(
@@ -416,18 +450,14 @@ def label_names(labels: NDArray[np.integer], names: Sequence[str], where: str) -
 
 
 def flat_names(names: Sequence[str], where: str) -> list[str]:
-    """Class names as ids of one part: a slash in ``T-shirt/top`` is no hierarchy and becomes a dash."""
+    """Turn class names into ids of one part: a slash in ``T-shirt/top`` is no hierarchy and becomes a dash."""
     flat = [name.strip().replace("/", "-") for name in names]
-    twice = repeated(flat)
-    if twice:
-        raise UserError(
-            f"{where} names {count(twice, 'class', 'classes')} twice ({first(twice)}); a name tells one class."
-        )
+    refuse_repeated(flat, "class name", f"{where} has", "a name tells one class")
     return flat
 
 
 def nested_ids(parents: Texts, classes: Texts, path: Path) -> Texts:
-    """``people/baby`` [N]; a class below two parents is an error, as its images would fall apart."""
+    """Join super-classes and classes to ids ``people/baby``; a class below two parents is an error, [N]."""
     pairs = sorted(set(zip(classes.tolist(), parents.tolist(), strict=True)))
     twice = sorted({above[0] for above, below in pairwise(pairs) if above[0] == below[0]})
     if twice:

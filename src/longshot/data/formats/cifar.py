@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,17 @@ from longshot.data.formats.base import (
     RawPart,
     RawPixels,
     SplitFormat,
-    check_texts,
+    UnpackedCopy,
+    cached_index,
     chosen_splits,
     flat_names,
     label_names,
+    need_files,
     nested_ids,
     raw_dataset,
     record_dataset,
-    remembered,
-    unpacked,
-    unpacked_again,
 )
-from longshot.data.formats.containers import by_text, byte_array, read_pickle, text
+from longshot.data.formats.containers import by_text, byte_array, latin_text, read_pickle
 from longshot.data.formats.spans import SpanStore, refuse_copied_files
 
 _BYTES = 3 * 32 * 32
@@ -83,6 +81,7 @@ class CIFAR(SplitFormat):
     """CIFAR-10 or CIFAR-100 by its files; class ids of CIFAR-100 are ``people/baby``. ``split`` is train or test."""
 
     name = "cifar"
+    sign = r"cifar-.*|(train|test)(\.bin)?|(data_batch_1|test_batch)(\.bin)?"
     title = "CIFAR-10, CIFAR-100 with super-classes (also CIFAR-FS, FC100)"
     origin = "www.cs.toronto.edu/~kriz/cifar.html, binary or Python version; torchvision.datasets"
     layout = "train.bin, test.bin, fine_label_names.txt | meta, train, test | data_batch_1 …"
@@ -93,7 +92,6 @@ class CIFAR(SplitFormat):
         return archive is not None and all((archive[0] / file).is_file() for file in archive[1].names)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         archive = _find(path)
         if archive is None:
             folders = ", ".join(version.folder for version in _VERSIONS)
@@ -105,29 +103,26 @@ class CIFAR(SplitFormat):
         there = [split for split, files in version.files.items() if (root / files[0]).is_file()]
         parts = chosen_splits(self.split, there, path)
         files = [(split, root / file) for split in parts for file in version.files[split]]
-        needed = [*(file for _, file in files), *(root / name for name in version.names)]
-        absent = [file.name for file in needed if not file.is_file()]
-        if absent:
-            raise UserError(
-                f"{root} lacks {first(absent)} of {version.folder}; download or unpack the archive again."
-            )
+        needed = [*(file.name for _, file in files), *version.names]
+        need_files(root, needed, f"download or unpack {version.folder} again")
         names = _names(root, version)
         paths = [file for _, file in files]
-        index = remembered(self.source(path), paths, lambda: _index(files, version), refresh=refresh)
+        index = cached_index(self.source(path), paths, lambda: _index(files, version), refresh=refresh)
         columns = {column: index[column].to_numpy() for column in index.column_names if column != "split"}
         levels = [label_names(columns[column], names[column], str(path)) for column in names]
         classes = levels[-1] if len(levels) == 1 else nested_ids(levels[0], levels[1], path)
         as_text = set(columns["file"][columns["as_text"]].tolist())
-        copied = [
-            (file, partial(_write_text, file) if i in as_text else None) for i, file in enumerate(paths)
-        ]
+        copies = [UnpackedCopy(file, _write_text) if i in as_text else None for i, file in enumerate(paths)]
         store = SpanStore(
-            tuple(str(unpacked(file, write, refresh=refresh) if write else file) for file, write in copied),
+            tuple(
+                str(copy.path(refresh=refresh) if copy else file)
+                for file, copy in zip(paths, copies, strict=True)
+            ),
             columns["file"],
             columns["offset"],
             np.full(len(index), _BYTES, np.int64),
             RawPixels((3, 32, 32), (1, 2, 0)),
-            unpack=tuple(partial(unpacked_again, file, write) if write else None for file, write in copied),
+            unpack=tuple(copies),
             shown=tuple(map(str, paths)),
         )
         splits = np.array(index["split"].to_pylist(), dtype=np.str_)
@@ -135,7 +130,7 @@ class CIFAR(SplitFormat):
 
 
 def _find(path: Path) -> tuple[Path, _Version] | None:
-    """The folder with the files, at ``path`` or below it by its published name, and the version they are."""
+    """Find the folder with the files, at ``path`` or below it by its published name, and the version they are."""
     for version in _VERSIONS:
         for root in (path, path / version.folder):
             if all((root / files[0]).is_file() for files in version.files.values()):
@@ -149,7 +144,7 @@ def _find(path: Path) -> tuple[Path, _Version] | None:
 
 
 def _names(root: Path, version: _Version) -> dict[str, list[str]]:
-    """{label column: class names in the order of the labels}, super-classes first."""
+    """Read the class names of each label column in the order of the labels, super-classes first."""
     if version.binary:
         names_of = {
             label: (root / file).read_text("utf-8", "replace").split()
@@ -162,12 +157,14 @@ def _names(root: Path, version: _Version) -> dict[str, list[str]]:
             raise UserError(
                 f"{root / version.names[0]} lacks {absent[0]}_names; take the file as it was published."
             )
-        names_of = {label: [text(name) for name in content[f"{label}_names"]] for label in version.labels}
+        names_of = {
+            label: [latin_text(name) for name in content[f"{label}_names"]] for label in version.labels
+        }
     return {label: flat_names(names, f"{root} ({label})") for label, names in names_of.items()}
 
 
 def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
-    """One row per record: split, its number there, file, offset of the pixels, labels; copied files are refused."""
+    """Index the records: split, number in it, file, offset of the pixels, labels; copied files are refused."""
     refuse_copied_files([file for _, file in files], [split for split, _ in files])
     tables = []
     before: dict[str, int] = {}
@@ -191,7 +188,7 @@ def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
 
 
 def _binary(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints], bool]:
-    """(offsets of the pixels, labels, False): a record is one byte per label, then 3,072 of pixels."""
+    """Return (offsets of the pixels, labels, False) of records: one byte per label, then 3,072 of pixels."""
     record = len(version.labels) + _BYTES
     size = file.stat().st_size
     if not size or size % record:
@@ -206,7 +203,7 @@ def _binary(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints], bool]
 
 
 def _pickled(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints], bool]:
-    """The same of a Python batch: ``data`` is one array [N, 3072], whose place in the file is found.
+    """Return the same of a Python batch: ``data`` is one array [N, 3072], whose place in the file is found.
 
     Where the pickle holds it as text (True), offsets are those in the copy that ``_write_text`` makes.
     """
@@ -225,7 +222,7 @@ def _pickled(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints], bool
 
 
 def _write_text(file: Path, target: Path) -> None:
-    """The pixels of a batch that was pickled by Python 3 with protocol 2 or below, as plain bytes."""
+    """Write the pixels of a batch that was pickled by Python 3 with protocol 2 or below, as plain bytes."""
     target.write_bytes(byte_array(by_text(read_pickle(file), file)["data"], file).data)
 
 
@@ -247,6 +244,7 @@ class STL10(SplitFormat):
     """Ten classes. ``split`` is train or test; the images without a label are left out."""
 
     name = "stl10"
+    sign = r"stl10_binary|train_X\.bin"
     title = "STL-10, the images with a label"
     origin = "cs.stanford.edu/~acoates/stl10, binary version; torchvision.datasets.STL10"
     layout = "[stl10_binary/]train_X.bin, train_y.bin, test_X.bin, test_y.bin, class_names.txt"
@@ -257,15 +255,12 @@ class STL10(SplitFormat):
         return (root / "train_X.bin").is_file() and (root / "class_names.txt").is_file()
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         root = _stl_root(path)
         there = [part for part in ("train", "test") if (root / f"{part}_X.bin").is_file()]
         parts = chosen_splits(self.split, there, path)
-        needed = ["class_names.txt", *(f"{part}_y.bin" for part in parts)]
-        absent = [file for file in needed if not (root / file).is_file()]
-        if not parts or absent:
-            missing = ", ".join(absent) if parts else "train_X.bin and test_X.bin"
-            raise UserError(f"{root} lacks {missing} of STL-10; unpack stl10_binary.tar.gz again.")
+        labels_of = (f"{part}_y.bin" for part in parts)
+        needed = ["class_names.txt", *labels_of] if parts else ["train_X.bin", "test_X.bin"]
+        need_files(root, needed, "unpack stl10_binary.tar.gz again")
         names = (root / "class_names.txt").read_text("utf-8", "replace").split()
         labels = [_stl_labels(root, part) for part in parts]
         classes = label_names(np.concatenate(labels), flat_names(names, str(root)), str(root))
@@ -282,7 +277,7 @@ def _stl_root(path: Path) -> Path:
 
 
 def _stl_labels(root: Path, part: str) -> Ints:
-    """The classes of a part [N], from 0; the images must be as many."""
+    """Read the classes of a part, from 0; the images must be as many, [N]."""
     values = np.fromfile(root / f"{part}_y.bin", np.uint8).astype(np.int64) - 1
     size = (root / f"{part}_X.bin").stat().st_size
     if size != len(values) * _STL_BYTES:
@@ -297,6 +292,7 @@ class SVHN(SplitFormat):
     """Ten digits. ``split`` is train, test or extra; left out, train and test are opened."""
 
     name = "svhn"
+    sign = r".*_32x32\.mat"
     title = "SVHN cropped digits"
     origin = "ufldl.stanford.edu/housenumbers, format 2; torchvision.datasets.SVHN"
     layout = "train_32x32.mat, test_32x32.mat, extra_32x32.mat"
@@ -306,7 +302,6 @@ class SVHN(SplitFormat):
         return any((path / file).is_file() for file in _SVHN.values())
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         there = [part for part, file in _SVHN.items() if (path / file).is_file()]
         if not there:
             raise UserError(f"{path} holds none of {', '.join(_SVHN.values())}; give the folder that does.")
@@ -316,18 +311,17 @@ class SVHN(SplitFormat):
             note(f"{path}/{_SVHN['extra']} is left out; svhn(split='extra') opens it.")
         raw, digits = [], []
         for part in parts:
-            mat = path / _SVHN[part]
-            write = partial(_write_svhn, mat)
-            file = unpacked(mat, write, refresh=refresh)
+            copy = UnpackedCopy(path / _SVHN[part], _write_svhn)
+            file = copy.path(refresh=refresh)
             number = file.stat().st_size // (_SVHN_BYTES + 1)
             digits.append(np.fromfile(file, np.uint8, offset=number * _SVHN_BYTES))
-            raw.append(RawPart(part, file, 0, len(digits[-1]), partial(unpacked_again, mat, write)))
+            raw.append(RawPart(part, file, 0, len(digits[-1]), copy))
         classes = (np.concatenate(digits) % 10).astype(np.str_)
         return raw_dataset(name, self.source(path), classes, raw, RawPixels((32, 32, 3), (0, 1, 2)))
 
 
 def _write_svhn(mat: Path, target: Path) -> None:
-    """The images of a MATLAB file, one after the other as [32, 32, 3], and behind them the digits [N] 1…10."""
+    """Write the images of a MATLAB file one after the other as [32, 32, 3], and behind them the digits [N] 1…10."""
     images, labels = _load_svhn(mat)
     with target.open("wb") as out:
         for image in np.moveaxis(images, 3, 0):  # MATLAB counts images last
@@ -336,7 +330,7 @@ def _write_svhn(mat: Path, target: Path) -> None:
 
 
 def _load_svhn(mat: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """(images [32, 32, 3, N], digits [N]) of a MATLAB file, checked."""
+    """Load (images [32, 32, 3, N], digits [N]) from a MATLAB file and check them."""
     from scipy.io import loadmat
 
     try:

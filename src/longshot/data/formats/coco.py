@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note, progress
 from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.file_readers import mixed
-from longshot.data.formats.base import Format, assemble, image_names, need_all, need_folder, remembered
+from longshot.data.file_readers import mix_stamps
+from longshot.data.formats.base import Format, assemble, cached_index, image_names, need_all, need_folder
 from longshot.data.stores import FileStore, ImageError, decode, encoded_of, stamps_of, to_rgb
 
 if TYPE_CHECKING:
@@ -37,30 +37,33 @@ class Coco(Format):
     """
 
     name = "coco"
+    sign = "annotations"
     title = "MS-COCO: objects of 80 categories cut out, or whole images with their number of objects"
     origin = "https://cocodataset.org/#download (2017 train or val images, and annotations)"
     layout = "annotations/instances_PART.json and PART/*.jpg (PART: train2017, val2017)"
 
-    def __init__(
-        self, crops: bool = True, part: str = "train2017", scale: float = 1.2, min_side: float = 0
-    ) -> None:
-        if not isinstance(scale, int | float) or not 1 <= scale < math.inf:
-            raise UserError(f"COCO's scale is {scale!r}; boxes are enlarged by a factor of at least 1.")
-        if not isinstance(part, str) or not isinstance(min_side, int | float):
-            raise TypeError("part is a text and min_side a number")
-        self.crops, self.part, self.scale, self.min_side = crops, part, scale, min_side
+    crops: bool = True
+    part: str = "train2017"
+    scale: float = 1.2
+    min_side: float = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scale, int | float) or not 1 <= self.scale < math.inf:
+            raise UserError(f"COCO's scale is {self.scale!r}; boxes are enlarged by a factor of at least 1.")
+        if not isinstance(self.min_side, int | float):
+            raise TypeError("min_side is a number")
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """The annotations of a part lie where COCO puts them."""
+        """Recognise the annotations of a part where COCO puts them."""
         parts = ("train2017", "val2017", "train2014", "val2014")
         return any((path / "annotations" / f"instances_{part}.json").is_file() for part in parts)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """An index of all boxes is made once; every image with a box must be there."""
+        """Open a part; an index of all boxes is made once, and every image with a box must be there."""
         need_folder(path, "COCO", self.layout)
         file = _annotations(path, self.part)
-        index = remembered(f"coco boxes of {file}", [file], lambda: read_boxes(file), refresh=refresh)
+        index = cached_index(f"coco boxes by id of {file}", [file], lambda: read_boxes(file), refresh=refresh)
         folder = next(
             (p for p in (path / self.part, path / "images" / self.part, path / "images") if p.is_dir()), None
         )
@@ -91,12 +94,11 @@ class Coco(Format):
             if number:
                 note(f"{number:,} of {len(boxes):,} boxes of {self.part} are {reason}: left out.")
         classes = np.array(index["class"].to_pylist())
-        chosen = np.flatnonzero(~(empty | small))
-        if not len(chosen):
+        order = np.flatnonzero(~(empty | small))
+        if not len(order):
             raise UserError(
                 f"None of the {len(boxes):,} boxes of {path} is left; choose min_side below {self.min_side}."
             )
-        order = chosen[np.lexsort((index["id"].to_numpy()[chosen], classes[chosen]))]
         rows = index.take(pa.array(order))
         area = boxes[order, 2] * boxes[order, 3] / sizes[order].prod(axis=1)
         keys = pc.binary_join_element_wise(rows["class"], rows["id"].cast(pa.string()), "/").combine_chunks()
@@ -132,8 +134,7 @@ class Coco(Format):
         )
         totals = per_image.take(pc.index_in(chosen["file"], value_set=per_image["file"].combine_chunks()))
         classes = np.array(chosen["class"].to_pylist())
-        order = pa.array(np.lexsort((images[top], classes)))
-        keys = chosen["file"].combine_chunks().take(order)
+        keys = chosen["file"].combine_chunks()
         attributes = pa.table(
             {
                 "objects": totals["objects_max"],
@@ -143,7 +144,7 @@ class Coco(Format):
             }
         )
         store = FileStore(str(folder), keys)
-        return self._dataset(path, name, classes[order.to_numpy()], keys, store, attributes.take(order))
+        return self._dataset(path, name, classes, keys, store, attributes)
 
     def _dataset(
         self,
@@ -218,24 +219,24 @@ class CropStore:
         return image.crop((x0, y0, max(x1, x0 + 1), max(y1, y0 + 1)))
 
     def where(self, row: int) -> str:
-        """The words for a row in an error."""
+        """Name a row in an error."""
         named: str = self.store.where(row) if hasattr(self.store, "where") else f"row {row}"
         return named
 
     def encoded(self, row: int) -> bytes:
-        """The bytes of the file behind, and the box that is cut out of it."""
+        """Return the bytes of the file behind, and the box that is cut out of it."""
         return f"box {','.join(map(str, self.boxes[row].tolist()))}\n".encode() + encoded_of(self.store, row)
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the files behind, mixed with the boxes: an annotation can change without its image."""
-        return mixed(
+        """Mix the boxes into the stamps of the files behind: an annotation can change without its image."""
+        return mix_stamps(
             stamps_of(self.store, rows),
             *(self.boxes[rows].T * _FINE if self.relative is not None else self.boxes[rows].T),
         )
 
 
 def crop_boxes(boxes: NDArray[Any], sizes: NDArray[Any], scale: float) -> NDArray[np.int32]:
-    """Boxes [N, 4] as (x, y, w, h) → what to cut [N, 4] as (left, top, right, bottom), in pixels.
+    """Scale boxes [N, 4] as (x, y, w, h) and return what to cut [N, 4] as (left, top, right, bottom), in pixels.
 
     With w' = scale·w about the same centre: left = max(round(x' − ½), 0), right = min(round(x' + w' − ½) + 1, width),
     and the same for top and bottom: COCO counts from a pixel's centre, Pillow from its corner.
@@ -247,13 +248,13 @@ def crop_boxes(boxes: NDArray[Any], sizes: NDArray[Any], scale: float) -> NDArra
 
 
 def _slim(value: dict[str, Any]) -> dict[str, Any]:
-    """Without the outlines, which are most of the file and would be most of the memory."""
+    """Drop the outlines, which are most of the file and would be most of the memory."""
     value.pop("segmentation", None)
     return value
 
 
 def read_boxes(file: Path) -> pa.Table:
-    """One row per box: id, class, file, x, y, w, h, crowd, width and height of the image, boxes in the image."""
+    """Read the boxes, a row each: id, class, file, x, y, w, h, crowd, width and height of the image, boxes in it."""
     with progress(f"index {file.name}", unit="boxes") as bar:
         try:
             content = json.loads(file.read_bytes(), object_hook=_slim)
@@ -281,11 +282,11 @@ def read_boxes(file: Path) -> pa.Table:
                 f"{file} has {count(unlisted, 'annotation')} of {number:,} of {noun} that it does not list "
                 f"(annotation {first(unlisted)}); copy or unpack it again."
             )
-    return pa.table(columns)
+    return pa.table(columns).sort_by("id")
 
 
 def _columns(content: Any) -> dict[str, list[Any]]:
-    """The table's columns; None for the class or file of an annotation whose category or image is not listed."""
+    """Return the table's columns; None for the class or file of an annotation whose category or image is not listed."""
     images = {e["id"]: (e["file_name"], int(e["width"]), int(e["height"])) for e in content["images"]}
     ids = {e["id"]: f"{e.get('supercategory') or 'other'}/{e['name']}" for e in content["categories"]}
     boxes = content["annotations"]

@@ -1,18 +1,19 @@
 """What lies inside Arrow, Parquet and pickle files, read in place.
 
-Cells of an image column are memory-mapped, or read by row group. Arrays come out of pickles without unpickling: the
-opcodes are followed, nothing is imported and nothing is called.
+Cells of an image column are memory-mapped, or read by row group. Arrays come out of pickles without being made: nothing
+that a pickle names is imported, and nothing of it is called.
 """
 
 from __future__ import annotations
 
 import contextlib
-import pickletools
+import io
+import pickle
 import threading
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, offsets_of
-from longshot.data.file_readers import container_stamps, first_line, need_stamp, reason_of
+from longshot.data.file_readers import OpenFiles, container_stamps, explain_refusal, first_line, reason_of
 from longshot.data.stores import ImageError, decode
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ class CellStore:
         return decode(*self._cell(row))
 
     def encoded(self, row: int) -> bytes:
-        """The bytes in one cell, or in the file that it names."""
+        """Return the bytes in one cell, or in the file that it names."""
         return self._cell(row)[0]
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the file, mixed with the number of the cell; −1 where cells name files of their own."""
+        """Mix the number of the cell into the stamp of its file; −1 where cells name files of their own."""
         stamps = container_stamps(self.files, self.file[rows], self.cell[rows])
         for number in np.unique(self.file[rows]):
             if names_files(self.files[int(number)], self.column):
@@ -57,7 +58,7 @@ class CellStore:
         return stamps
 
     def _cell(self, row: int) -> tuple[bytes, str]:
-        """(the bytes of one cell, the words for it in an error)."""
+        """Return (the bytes of one cell, the words for it in an error)."""
         path, cell = self.files[int(self.file[row])], int(self.cell[row])
         where = f"{path}, row {cell:,}"
         value = _read_cell(path, self.column, cell)
@@ -78,7 +79,7 @@ class CellStore:
 
 
 def names_files(path: str, column: str) -> bool:
-    """Whether cells may hold the path of a file in place of bytes: then this file alone tells too little."""
+    """Tell whether cells may hold the path of a file in place of bytes: then this file alone tells too little."""
     kind = schema_of(path).field(column).type
     leaf = column
     if pa.types.is_struct(kind):
@@ -89,12 +90,12 @@ def names_files(path: str, column: str) -> bool:
         return True
     if path.endswith(".parquet"):
         return _may_be_null(open_parquet(path).metadata, leaf)
-    values = _column(path, column)
+    values = _arrow_files(path)[column]
     return bool((values if leaf == column else pc.struct_field(values, "bytes")).null_count)
 
 
 def _may_be_null(metadata: pq.FileMetaData, leaf: str) -> bool:
-    """Whether a column of a Parquet file has empty cells, or does not say."""
+    """Tell whether a column of a Parquet file has empty cells, or does not say."""
     names = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     for number in range(metadata.num_row_groups):
         statistics = metadata.row_group(number).column(names.index(leaf)).statistics
@@ -104,7 +105,7 @@ def _may_be_null(metadata: pq.FileMetaData, leaf: str) -> bool:
 
 
 def open_arrow(path: str) -> pa.Table:
-    """A memory-mapped Arrow table, stream or file; nothing is copied.
+    """Open an Arrow table, stream or file, as a memory map; nothing is copied.
 
     Arrow trusts the offsets in a file, and a damaged one would end the process: they are checked first.
     """
@@ -115,7 +116,7 @@ def open_arrow(path: str) -> pa.Table:
 
 
 def schema_of(path: str) -> pa.Schema:
-    """The columns of a file, Arrow or Parquet."""
+    """Read the columns of a file, Arrow or Parquet."""
     if path.endswith(".parquet"):
         return open_parquet(path).schema_arrow
     with _explained(path):
@@ -131,7 +132,7 @@ def _reader(path: str) -> Any:
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """What Arrow says of a damaged file, as one sentence."""
+    """Turn what Arrow says of a damaged file into one sentence."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -142,57 +143,48 @@ def _explained(path: str) -> Iterator[None]:
 
 
 def open_parquet(path: str) -> pq.ParquetFile:
-    """A Parquet file: its footer is read, no column yet."""
+    """Open a Parquet file: its footer is read, no column yet."""
     with _explained(path):
         return pq.ParquetFile(path, memory_map=True)
 
 
 def columns_of(path: str, names: list[str]) -> pa.Table:
-    """Some columns of a file, read whole; the image column stays where it is."""
+    """Read some columns of a file; the image column stays where it is."""
     if not path.endswith(".parquet"):
         return open_arrow(path).select(names)
     with _explained(path):
         return open_parquet(path).read(names)
 
 
-_Address: TypeAlias = tuple[str, int, int]  # path and stamp
+def _row_groups(path: str) -> tuple[pq.ParquetFile, Ints]:
+    """Open a Parquet file; return it and the first row of each group."""
+    file = open_parquet(path)
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+    return file, offsets_of(sizes)[:-1]
+
+
+_arrow_files, _parquet_files = OpenFiles(open_arrow), OpenFiles(_row_groups)
 _lock = threading.Lock()
-_tables: dict[tuple[_Address, str], pa.ChunkedArray] = {}
-_parquet: dict[_Address, tuple[pq.ParquetFile, Ints]] = {}  # with the first row of each group
-_groups: dict[tuple[_Address, str, int], pa.ChunkedArray] = {}  # the one used last comes last
+_groups: dict[tuple[pq.ParquetFile, str, int], pa.ChunkedArray] = {}  # the one used last comes last
 
 
 def _read_cell(path: str, column: str, cell: int) -> Any:
-    """One cell as plain Python; files are opened once per process, and again when they changed."""
-    address = (path, *need_stamp(path))
+    """Read one cell as plain Python."""
     try:
         if path.endswith(".parquet"):
-            values, first_row = _group(address, column, cell)
+            values, first_row = _group(path, column, cell)
             return values[cell - first_row].as_py()
-        return _column(path, column)[cell].as_py()
+        return _arrow_files(path)[column][cell].as_py()
     except (pa.ArrowException, OSError, ValueError, IndexError) as error:
         raise ImageError(f"{path}, row {cell:,}", first_line(error)) from error
 
 
-def _column(path: str, column: str) -> pa.ChunkedArray:
-    """A column of an Arrow file, memory-mapped and checked once per process."""
-    address = (path, *need_stamp(path))
-    with _lock:
-        return _once(_tables, (address, column), lambda: open_arrow(path)[column])
-
-
-def _once(made: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
-    if key not in made:
-        made[key] = make()
-    return made[key]
-
-
-def _group(address: _Address, column: str, cell: int) -> tuple[pa.ChunkedArray, int]:
-    """(the image column of the row group that holds ``cell``, the group's first row)."""
+def _group(path: str, column: str, cell: int) -> tuple[pa.ChunkedArray, int]:
+    """Return (the image column of the row group that holds ``cell``, the group's first row)."""
+    file, starts = _parquet_files(path)
     with _lock:  # also while reading: threads that need the same group must not each read it
-        file, starts = _once(_parquet, address, lambda: _starts(open_parquet(address[0])))
         number = int(np.searchsorted(starts, cell, side="right")) - 1
-        key = (address, column, number)
+        key = (file, column, number)
         values = _groups.pop(key, None)
         if values is None:
             values = file.read_row_group(number, columns=[column])[column]
@@ -203,45 +195,24 @@ def _group(address: _Address, column: str, cell: int) -> tuple[pa.ChunkedArray, 
         return values, int(starts[number])
 
 
-def _starts(file: pq.ParquetFile) -> tuple[pq.ParquetFile, Ints]:
-    sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-    return file, offsets_of(sizes)[:-1]
-
-
-_LONG = 1024  # strings of this many bytes are told by their place in the file
-# opcode → bytes between its position and its payload
-_HEADS = {"BINSTRING": 5, "BINBYTES": 5, "BINBYTES8": 9, "BYTEARRAY8": 9}
-_PLAIN = frozenset(
-    (
-        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-        *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
-        *("UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
-    )
-)
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_NOTHING = frozenset(("PROTO", "FRAME"))
 _ARRAY_NAMES = frozenset(("_reconstruct", "_frombuffer", "ndarray", "dtype", "scalar"))
 _BYTES_NAMES = frozenset((("_codecs", "encode"), ("__builtin__", "bytes"), ("builtins", "bytes")))
 
 
 @dataclass(frozen=True)
-class Bytes:
-    """A long string: ``length`` bytes at ``offset`` of the file.
-
-    ``data`` are they themselves where the file holds them as text: Python 3 pickles so with protocols 0 to 2.
-    """
-
-    offset: int
-    length: int
-    data: bytes = b""
-
-
-@dataclass(frozen=True)
 class Named:
-    """A name that unpickling would import."""
+    """A name that unpickling would import; calling it makes note of the arguments, and of nothing else."""
 
     module: str
     name: str
+
+    def __call__(self, *arguments: Any) -> PickledObject | bytes:
+        if self == _ENCODE and arguments[1] == "latin1":  # bytes that were written as text
+            return str(arguments[0]).encode("latin1")
+        return PickledObject(self, arguments)
+
+
+_ENCODE = Named("_codecs", "encode")
 
 
 @dataclass(eq=False)
@@ -250,12 +221,18 @@ class PickledObject:
 
     called: Named
     arguments: tuple[Any, ...]
-    state: list[Any] = field(default_factory=list)
+    state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
 
 
 @dataclass(frozen=True)
 class Bytes2D:
-    """An array of bytes [rows, columns] in row order, at ``offset`` of the file; ``data`` where that holds text."""
+    """An array of bytes [rows, columns] in row order, at ``offset`` of the file.
+
+    ``data`` are they themselves where the file holds them as text: Python 3 pickles so with protocols 0 to 2.
+    """
 
     offset: int
     rows: int
@@ -263,152 +240,72 @@ class Bytes2D:
     data: bytes = b""
 
 
-class _Mark:
-    """The place on the stack where a group begins."""
-
-
 class PickleError(UserError):
     """A pickle that this reader does not follow."""
 
 
+class _Reader(pickle._Unpickler):  # written in Python: the one in C allocates whatever a damaged file claims
+    """Reads a pickle; nothing that it names is imported, and nothing of it is called."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what stands for a name that arrays need; PickleError for any other, as a hostile pickle has."""
+        numbers = module.split(".")[0] == "numpy" and name in _ARRAY_NAMES
+        if not numbers and (module, name) not in _BYTES_NAMES:
+            raise PickleError(
+                f"names {module}.{name}, which no array of numbers needs, and nothing of it is run"
+            )
+        return Named(module, name)
+
+
 def read_pickle(path: Path) -> Any:
-    """The plain values (dicts, lists, numbers, strings) of a pickle; all else as :class:`PickledObject`, uncalled."""
+    """Read the plain values (dicts, lists, numbers, texts) of a pickle; all else as uncalled :class:`PickledObject`."""
+    with explain_refusal("open", path):
+        data = path.read_bytes()
     try:
-        with path.open("rb") as file:
-            return _follow(file)
+        return _Reader(io.BytesIO(data), encoding="latin1").load()
     except PickleError as error:
         raise PickleError(f"{path} {error}.") from error
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        MemoryError,
-        OverflowError,
-    ) as error:
+    except Exception as error:  # a damaged one can end in nearly any
         reason = str(error) or type(error).__name__  # a length of terabytes has no words of its own
         raise PickleError(f"{path} is not a whole pickle ({reason}); download it again.") from error
-    except OSError as error:
-        raise PickleError(f"Cannot open {path}: {reason_of(error)}.") from error
-
-
-def _follow(file: Any) -> Any:
-    stack: list[Any] = []
-    memo: dict[int, Any] = {}
-
-    def group() -> list[Any]:
-        at = max(i for i, value in enumerate(stack) if isinstance(value, _Mark))
-        values = stack[at + 1 :]
-        del stack[at:]
-        return values
-
-    instructions: Iterator[tuple[Any, Any, Any]] = pickletools.genops(file)
-    for opcode, argument, position in instructions:
-        name = opcode.name
-        if name in _PLAIN:
-            long = name in _HEADS and len(argument) >= _LONG
-            stack.append(Bytes(position + _HEADS[name], len(argument)) if long else argument)
-        elif name in _CONSTANTS:
-            stack.append(_CONSTANTS[name])
-        elif name in _NOTHING:
-            pass
-        elif name == "MARK":
-            stack.append(_Mark())
-        elif name in ("EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE"):
-            stack.append({"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}[name]())
-        elif name in ("LIST", "TUPLE"):
-            values = group()
-            stack.append(values if name == "LIST" else tuple(values))
-        elif name == "DICT":
-            values = group()
-            stack.append(dict(zip(values[::2], values[1::2], strict=True)))
-        elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
-            size = int(name[-1])
-            stack[-size:] = [tuple(stack[-size:])]
-        elif name == "APPEND":
-            value = stack.pop()
-            stack[-1].append(value)
-        elif name == "APPENDS":
-            values = group()
-            stack[-1].extend(values)
-        elif name in ("SETITEM", "SETITEMS"):
-            values = group() if name == "SETITEMS" else [stack.pop(-2), stack.pop()]
-            stack[-1].update(zip(values[::2], values[1::2], strict=True))
-        elif name in ("PUT", "BINPUT", "LONG_BINPUT"):
-            memo[argument] = stack[-1]
-        elif name == "MEMOIZE":
-            memo[len(memo)] = stack[-1]
-        elif name in ("GET", "BINGET", "LONG_BINGET"):
-            stack.append(memo[argument])
-        elif name == "GLOBAL":
-            stack.append(_harmless(*argument.split(" ", 1)))
-        elif name == "STACK_GLOBAL":
-            stack[-2:] = [_harmless(*stack[-2:])]
-        elif name == "REDUCE":
-            arguments = stack.pop()
-            stack[-1] = _made(stack[-1], tuple(arguments))
-        elif name == "BUILD":
-            state = stack.pop()
-            stack[-1].state.append(state)
-        elif name == "STOP":
-            return stack.pop()
-        else:
-            raise PickleError(f"holds the pickle instruction {name}, which no array of numbers needs")
-    raise ValueError("it ends without a STOP")
-
-
-def _harmless(module: str, name: str) -> Named:
-    """A name that arrays need; PickleError for any other, as a hostile pickle has."""
-    numbers = module.split(".")[0] == "numpy" and name in _ARRAY_NAMES
-    if not numbers and (module, name) not in _BYTES_NAMES:
-        raise PickleError(f"names {module}.{name}, which no array of numbers needs, and nothing of it is run")
-    return Named(module, name)
-
-
-def _made(called: Any, arguments: tuple[Any, ...]) -> Any:
-    """What a call would make, uncalled; bytes that were written as text (``_codecs.encode``) are themselves again."""
-    as_text = isinstance(called, Named) and (called.module, called.name) == ("_codecs", "encode")
-    if as_text and len(arguments) == 2 and isinstance(arguments[0], str) and arguments[1] == "latin1":
-        data = arguments[0].encode("latin1")
-        return data if len(data) < _LONG else Bytes(0, len(data), data)
-    return PickledObject(called, arguments)
 
 
 def by_text(value: Any, path: Path) -> dict[str, Any]:
-    """A pickled dict with its keys as text (Python 2 wrote bytes)."""
+    """Return a pickled dict with its keys as text (Python 2 wrote bytes)."""
     if not isinstance(value, dict):
         raise UserError(f"{path} holds no dictionary; CIFAR's batches are dictionaries.")
-    return {text(key): entry for key, entry in value.items() if isinstance(key, Hashable)}
+    return {latin_text(key): entry for key, entry in value.items() if isinstance(key, Hashable)}
 
 
-def text(value: Any) -> str:
+def latin_text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
 def byte_array(value: Any, path: Path) -> Bytes2D:
-    """The place of a pickled NumPy array uint8 [rows, columns]; UserError for any other array."""
+    """Locate a pickled NumPy array uint8 [rows, columns]; UserError for any other array."""
     shape, kind, fortran, data = _array_parts(value)
-    flat = isinstance(data, Bytes) and isinstance(shape, tuple) and len(shape) == 2
+    data = data.encode("latin1") if isinstance(data, str) else data  # as Python 2 wrote it
+    flat = isinstance(data, bytes | bytearray) and isinstance(shape, tuple) and len(shape) == 2
     if not flat or kind not in ("u1", "|u1") or fortran:
         raise UserError(
             f"{path} does not hold its images as one NumPy array of bytes in row order (found shape {shape}, type "
             f"{kind}); take the archive as it was published."
         )
-    if data.length != shape[0] * shape[1]:
+    if len(data) != shape[0] * shape[1]:
         raise UserError(
-            f"{path} has {data.length:,} bytes of images where {shape[0]:,} × {shape[1]:,} are needed; download it "
+            f"{path} has {len(data):,} bytes of images where {shape[0]:,} × {shape[1]:,} are needed; download it "
             f"again."
         )
-    return Bytes2D(data.offset, shape[0], shape[1], data.data)
+    offset = path.read_bytes().find(data)
+    return Bytes2D(max(offset, 0), shape[0], shape[1], b"" if offset >= 0 else bytes(data))
 
 
 def _array_parts(value: Any) -> tuple[Any, str, bool, Any]:
-    """(shape, type, Fortran order, data) of a pickled array in either of NumPy's two forms."""
+    """Return (shape, type, Fortran order, data) of a pickled array in either of NumPy's two forms."""
     if not isinstance(value, PickledObject):
         return None, type(value).__name__, False, None
-    if value.called.name == "_reconstruct" and value.state and len(value.state[-1]) == 5:
-        _, shape, kind, fortran, data = value.state[-1]
+    if value.called.name == "_reconstruct" and isinstance(value.state, tuple) and len(value.state) == 5:
+        _, shape, kind, fortran, data = value.state
         return shape, _kind(kind), bool(fortran), data
     if value.called.name == "_frombuffer" and len(value.arguments) == 4:
         data, kind, shape, order = value.arguments
@@ -418,4 +315,4 @@ def _array_parts(value: Any) -> tuple[Any, str, bool, Any]:
 
 def _kind(value: Any) -> str:
     made = isinstance(value, PickledObject) and value.called.name == "dtype" and value.arguments
-    return text(value.arguments[0]) if made else str(value)
+    return latin_text(value.arguments[0]) if made else str(value)

@@ -21,12 +21,12 @@ from longshot.data.file_readers import attribute_column, find_column, read_objec
 from longshot.data.formats.base import (
     Format,
     Texts,
-    check_texts,
     chosen_splits,
     count_within,
     flat_names,
     label_names,
     nested_ids,
+    number_within,
     record_dataset,
 )
 from longshot.data.formats.containers import CellStore, columns_of, schema_of
@@ -42,19 +42,16 @@ class HuggingFaceFormat(Format):
     (class ids are then ``super/class``), ``split`` one of the splits."""
 
     name = "huggingface"
+    sign = r"dataset_info\.json|dataset_dict\.json|.*\.parquet|.*\.arrow|data|default|train.*|val.*|test.*"
+    rank = 3
     title = "Hugging Face datasets: Arrow or Parquet with an image and a label column"
     origin = "Dataset.save_to_disk, to_parquet, the datasets cache, a clone of huggingface.co/datasets"
     layout = "dataset_dict.json | state.json, data-*.arrow | *.arrow | data/train-00000-of-00002.parquet"
 
-    def __init__(
-        self,
-        *,
-        label: str | None = None,
-        parent: str | None = None,
-        image: str | None = None,
-        split: str | None = None,
-    ) -> None:
-        self.label, self.parent, self.image, self.split = label, parent, image, split
+    label: str | None = None
+    parent: str | None = None
+    image: str | None = None
+    split: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -73,12 +70,12 @@ class HuggingFaceFormat(Format):
         return False
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         shards = _shards(path)
         splits = list(dict.fromkeys(split for split, _ in shards))
         chosen = set(chosen_splits(self.split, splits, path))
         shards = [(split, file) for split, file in shards if split in chosen]
-        features = _features(shards[0][1])
+        first_shard = shards[0][1]
+        features = _features_of(schema_of(str(first_shard)), first_shard.parent / "dataset_info.json")
         image = _choose("image", self.image, _image_columns(features), list(features), path)
         label = _choose("label", self.label, _label_columns(features), list(features), path)
         attributes = [
@@ -110,7 +107,7 @@ class HuggingFaceFormat(Format):
         file = np.repeat(np.arange(len(shards), dtype=np.int32), sizes)
         cell = count_within(sizes)
         rows = _labelled(table[label], split_of, label, path)
-        number = _numbers(split_of)[rows]
+        number = number_within(split_of)[rows]
         table, split_of, file, cell = table.take(pa.array(rows)), split_of[rows], file[rows], cell[rows]
         classes = _names(table[label], features[label], label, path)
         if self.parent:
@@ -133,7 +130,7 @@ class HuggingFaceFormat(Format):
 
 
 def _shards(path: Path) -> list[tuple[str, Path]]:
-    """(split, file) of every shard, in order; the split is ``""`` where the dataset has none."""
+    """List (split, file) of every shard, in order; the split is ``""`` where the dataset has none."""
     if path.is_file():
         return [("", path)]
     if (path / "dataset_dict.json").is_file():
@@ -167,7 +164,7 @@ def _shards(path: Path) -> list[tuple[str, Path]]:
 
 
 def _saved(folder: Path) -> list[Path]:
-    """The shards that a save_to_disk folder lists in its state.json."""
+    """List the shards that a save_to_disk folder names in its state.json."""
     if not (folder / "state.json").is_file():
         raise UserError(f"{folder} lacks state.json, which lists its shards; save the dataset again.")
     state = read_object(folder / "state.json")
@@ -187,18 +184,18 @@ def _saved(folder: Path) -> list[Path]:
 
 
 def _parquet_files(path: Path) -> list[Path]:
-    """Shards in ``data``, in the folder itself, in folders of splits, or in those of configurations and splits."""
+    """List the shards in ``data``, in the folder itself, in folders of splits, or of configurations and splits."""
     forms = ("data/*.parquet", "*.parquet", "*/*.parquet", "*/*/*.parquet")
     return next((files for form in forms if (files := sorted(path.glob(form)))), [])
 
 
 def _arrow_files(path: Path) -> list[Path]:
-    """Arrow files beside dataset_info.json, without the cache's own results of map and filter."""
+    """List the Arrow files beside dataset_info.json, without the cache's own results of map and filter."""
     return [file for file in sorted(path.glob("*.arrow")) if not file.name.startswith(("cache-", "tmp"))]
 
 
 def _split_of(file: Path) -> str:
-    """``train`` of ``train-00000-of-00002.parquet``, ``train/0000.parquet`` or ``train.parquet``."""
+    """Return ``train`` of ``train-00000-of-00002.parquet``, ``train/0000.parquet`` or ``train.parquet``."""
     match = _SHARD.fullmatch(file.name)
     if match:
         return match["stem"]
@@ -207,7 +204,7 @@ def _split_of(file: Path) -> str:
 
 
 def _check_whole(files: Sequence[Path]) -> None:
-    """Shards say how many they are: a missing one is an error."""
+    """Raise UserError for a missing shard: shards say how many they are."""
     there = Counter((file.parent, _split_of(file)) for file in files if _SHARD.fullmatch(file.name))
     for file in files:
         total = re.search(r"-\d{5}-of-(\d{5})", file.name)
@@ -221,12 +218,8 @@ def _check_whole(files: Sequence[Path]) -> None:
 # ---- columns --------------------------------------------------------------------------------------------
 
 
-def _features(shard: Path) -> ColumnTypes:
-    """{column: what it holds}, from the schema of a shard, which carries the dataset's own description."""
-    return _features_of(schema_of(str(shard)), shard.parent / "dataset_info.json")
-
-
 def _features_of(schema: pa.Schema, beside: Path | None = None) -> ColumnTypes:
+    """Read what each column holds from a schema, which carries the dataset's own description, or a file ``beside``."""
     described: Any = {}
     if beside is not None and beside.is_file():
         described = read_object(beside).get("features") or {}
@@ -272,7 +265,7 @@ def _is_scalar(entry: dict[str, Any]) -> bool:
 
 
 def _choose(setting: str, column: str | None, candidates: list[str], columns: list[str], path: Path) -> str:
-    """The column that a setting names, or the only candidate; two of them, or none, are for the user to settle."""
+    """Choose the column that a setting names, or the only candidate; of two, or none, the user must choose."""
     if column is not None:
         if column not in columns:
             raise UserError(f"{path} has no column '{column}' (found: {', '.join(columns)}).")
@@ -291,7 +284,7 @@ def _choose(setting: str, column: str | None, candidates: list[str], columns: li
 
 
 def _aligned(file: str, columns: list[str], image: str) -> pa.Table:
-    """Some columns of a shard without its metadata, so that shards join; it must have the image column too."""
+    """Read some columns of a shard without its metadata, so that shards join; it must have the image column too."""
     there = schema_of(file).names
     absent = [column for column in (*columns, image) if column not in there]
     if absent:
@@ -303,7 +296,7 @@ def _aligned(file: str, columns: list[str], image: str) -> pa.Table:
 
 
 def _labelled(labels: pa.ChunkedArray, splits: Texts, column: str, path: Path) -> NDArray[np.int64]:
-    """Rows that have a label [M]. A split without any (a test set, −1 throughout) is left out, and said."""
+    """Return the rows that have a label; a split without any (a test set, all −1) is left out with a note, [M]."""
     gaps = pc.is_null(labels)
     if pa.types.is_integer(labels.type):
         gaps = pc.or_(gaps, pc.fill_null(pc.equal(labels, -1), False))
@@ -320,17 +313,8 @@ def _labelled(labels: pa.ChunkedArray, splits: Texts, column: str, path: Path) -
     return np.flatnonzero(~without)
 
 
-def _numbers(splits: Texts) -> NDArray[np.int64]:
-    """The number of each row within its split, in the order of the shards."""
-    numbers = np.empty(len(splits), np.int64)
-    for split in set(splits.tolist()):
-        inside = splits == split
-        numbers[inside] = np.arange(int(inside.sum()))
-    return numbers
-
-
 def _names(values: pa.ChunkedArray, entry: dict[str, Any], column: str, path: Path) -> Texts:
-    """The text of each label: a ClassLabel's name, or the value itself."""
+    """Return the text of each label: a ClassLabel's name, or the value itself."""
     if pa.types.is_integer(values.type) and entry.get("_type") == "ClassLabel" and entry.get("names"):
         names = flat_names([str(name) for name in entry["names"]], f"Column '{column}' of {path}")
         return label_names(values.to_numpy(), names, f"Column '{column}' of {path}")
@@ -346,7 +330,7 @@ def _names(values: pa.ChunkedArray, entry: dict[str, Any], column: str, path: Pa
 
 
 def _attribute(values: pa.ChunkedArray, entry: dict[str, Any], column: str, path: Path) -> pa.ChunkedArray:
-    """A further column: ClassLabels by name, the rest as it is."""
+    """Return a further column: ClassLabels by name, others as they are."""
     names = entry.get("names")
     if entry.get("_type") == "ClassLabel" and names and pa.types.is_integer(values.type):
         has_name = pc.and_(pc.greater_equal(values, 0), pc.less(values, len(names)))
@@ -371,9 +355,9 @@ def check_rows(path: Path, folders: Mapping[str, Path], rows: Mapping[str, int])
     """
     for split, number in rows.items():
         folder = folders[split]
-        info = _splits(_info(folder / "dataset_info.json"))
-        saved = (folder / "state.json").is_file()
-        expected, said_by = _promise(info, split, alone=saved), folder / "dataset_info.json"
+        said_by, saved = folder / "dataset_info.json", (folder / "state.json").is_file()
+        info = _splits(read_object(said_by).get("splits") if said_by.is_file() else None)
+        expected = _promise(info, split, alone=saved)
         if expected is None and not saved:
             for above in (folder, *folder.parents[:2]):
                 expected, said_by = _promise(_readme(above / "README.md"), split), above / "README.md"
@@ -389,18 +373,14 @@ def check_rows(path: Path, folders: Mapping[str, Path], rows: Mapping[str, int])
 
 
 def _promise(splits: Mapping[str, int], split: str, *, alone: bool = False) -> int | None:
-    """The number for a split; a dataset saved alone has no name, and then the only number is meant."""
+    """Return the number for a split; a dataset saved alone has no name, and then the only number is meant."""
     if split in splits:
         return splits[split]
     return next(iter(splits.values())) if alone and not split and len(splits) == 1 else None
 
 
-def _info(file: Path) -> Any:
-    return read_object(file).get("splits") if file.is_file() else None
-
-
 def _readme(file: Path) -> dict[str, int]:
-    """The splits in the head of a dataset card, where it describes one configuration."""
+    """Read the splits in the head of a dataset card, where it describes one configuration."""
     try:
         text = file.read_text("utf-8", "replace")
     except OSError:
@@ -420,7 +400,7 @@ def _readme(file: Path) -> dict[str, int]:
 
 
 def _splits(listed: Any) -> dict[str, int]:
-    """{split: rows} of either form: a list of entries, or entries by name."""
+    """Return {split: rows} of either form: a list of entries, or entries by name."""
     entries = listed.values() if isinstance(listed, dict) else listed if isinstance(listed, list) else ()
     return {
         str(entry["name"]): entry["num_examples"]

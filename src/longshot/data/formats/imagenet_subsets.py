@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import SPLITS, Dataset, canonical_split, is_wordnet_id
-from longshot.data.file_readers import check_splits, find_column, header, read_csv
+from longshot.data.file_readers import check_splits, find_column, read_csv, read_header
 from longshot.data.formats.base import Format, assemble, folders, image_names, need_all, need_folder
 from longshot.data.scan import scan_folder
 from longshot.data.stores import FileStore
@@ -34,7 +34,7 @@ class Subset(Format):
 
     @classmethod
     def refuse_pickles(cls, path: Path) -> None:
-        """UserError when there are pickles and no images that could be used instead."""
+        """Raise UserError when there are pickles and no images that could be used instead."""
         pickles = sorted({file.name for pattern in cls.pickles for file in path.glob(pattern)})
         if pickles:
             raise UserError(
@@ -44,7 +44,7 @@ class Subset(Format):
             )
 
     def by_folder(self, path: Path, name: str, supers: Mapping[str, str], refresh: bool) -> Dataset | None:
-        """The dataset in ``train|val|test/CLASS/*``; None when there are no such folders."""
+        """Open the dataset in ``train|val|test/CLASS/*``; None when there are no such folders."""
         parts = {split: f for f in folders(path) if (split := canonical_split(f.name)) is not None}
         if not parts:
             return None
@@ -87,7 +87,7 @@ class Subset(Format):
         supers: Mapping[str, str],
         left_out: tuple[str, ...] = (),
     ) -> Dataset:
-        """Class-major, with WordNet where it is installed, and a note where classes are missing."""
+        """Assemble the dataset with WordNet's hierarchy where it is installed, and a note where classes are missing."""
         numbers = {split: len(members.get(split, ())) for split in SPLITS}
         if numbers != dict(self.usual):
             have = ", ".join(f"{number:,} {split}" for split, number in numbers.items())
@@ -114,6 +114,7 @@ class MiniImageNet(Subset):
     """Ravi and Larochelle's split: tables ``filename,label`` with a folder of images, or class folders per split."""
 
     name = "mini-imagenet"
+    sign = r"mini-imagenet-cache-train\.pkl|images"
     title = "miniImageNet: 100 ImageNet classes × 600 images, split 64/16/20"
     origin = (
         "images: the link of https://github.com/yaoyao-liu/mini-imagenet-tools; tables: "
@@ -125,7 +126,7 @@ class MiniImageNet(Subset):
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """Tables of WordNet ids beside images/, or the pickles (to say what to do about them)."""
+        """Recognise tables of WordNet ids beside images/, or the pickles (to say what to do about them)."""
         if not path.is_dir():
             return False
         if (path / "mini-imagenet-cache-train.pkl").is_file():
@@ -136,7 +137,7 @@ class MiniImageNet(Subset):
         return columns == ["filename", "label"] and len(row) == 2 and is_wordnet_id(row[1])
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """Tables come before folders."""
+        """Open the images that the tables list; without tables, those in class folders."""
         need_folder(path, self.name, self.layout)
         tables = [file for file in _FILES.values() if (path / file).is_file()]
         if len(tables) == len(_FILES):
@@ -199,20 +200,18 @@ class TieredImageNet(Subset):
     """
 
     name = "tiered-imagenet"
+    sign = r"train_images_png\.pkl|train\.csv"
     title = "tieredImageNet: 608 ImageNet classes split by 34 super-classes, 351/97/160"
     origin = "ImageNet's training images: https://image-net.org; lists: https://github.com/y2l/tiered-imagenet-tools"
     layout = "train|val|test/CLASS/*; or CLASS/* of ImageNet with train.csv, val.csv, test.csv"
     usual: ClassVar[Mapping[str, int]] = {"train": 351, "validation": 97, "test": 160}
     pickles: ClassVar[tuple[str, ...]] = ("*_images_png.pkl", "*_images.npz", "*_labels.pkl")
 
-    def __init__(self, lists: str | None = None) -> None:
-        if not isinstance(lists, str | None):
-            raise TypeError("lists is the path of a folder")
-        self.lists = lists
+    lists: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """The lists of classes lie in the folder, or the pickles do."""
+        """Recognise the lists of classes in the folder, or the pickles."""
         if not path.is_dir():
             return False
         if (path / "train_images_png.pkl").is_file():
@@ -221,7 +220,7 @@ class TieredImageNet(Subset):
         return len(row) == 2 and all(map(is_wordnet_id, row))
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """Lists with a folder that has all their classes, else class folders per split."""
+        """Open the classes of the lists where one folder has all of them, else class folders per split."""
         need_folder(path, self.name, self.layout)
         members, supers = self._read_lists(path)
         if members:
@@ -261,7 +260,7 @@ class TieredImageNet(Subset):
         return self.build(path, name, scan.classes[rows], keys, files, members, supers, scan.tell())
 
     def _read_lists(self, path: Path) -> tuple[SplitMembers, dict[str, str]]:
-        """Classes of each split and the super-class of each class; empty when there are no lists."""
+        """Read the classes of each split and the super-class of each class; empty when there are no lists."""
         folder = path / self.lists if self.lists is not None else path  # an absolute path replaces the first
         absent = [file for file in _FILES.values() if not (folder / file).is_file()]
         if absent and (self.lists is not None or len(absent) < len(_FILES)):
@@ -286,7 +285,7 @@ class TieredImageNet(Subset):
 
 
 def _first_lines(file: Path, number: int) -> list[list[str]]:
-    """The cells of the first lines, empty where there are none."""
+    """Read the cells of the first lines, empty where there are none."""
     try:
         with file.open(encoding="utf-8-sig") as lines:
             return [lines.readline().strip().split(",") for _ in range(number)]
@@ -295,9 +294,9 @@ def _first_lines(file: Path, number: int) -> list[list[str]]:
 
 
 def _read_table(file: Path) -> list[tuple[str, str]]:
-    """(file name, label) of each row."""
+    """Read (file name, label) of each row."""
     data = file.read_bytes()
-    columns = header(data, str(file))
+    columns = read_header(data, str(file))
     named, label = (
         find_column(columns, ("filename", "file", "image")),
         find_column(columns, ("label", "class")),

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset
-from longshot.data.file_readers import read_object, repeated
-from longshot.data.formats.base import Format, assemble, flat_names
+from longshot.data.file_readers import read_object, refuse_repeated
+from longshot.data.formats.base import Format, assemble, flat_names, need_files
 from longshot.data.stores import escape_name
 from longshot.data.taxonomy import Taxonomy
 
@@ -53,6 +53,8 @@ class MetaAlbum(Format):
     the categories of a dataset by their first appearance."""
 
     name = "meta-album"
+    sign = r"info|info\.json"
+    rank = 2
     title = "Meta-Album, one dataset or a folder of several"
     origin = "meta-album.github.io (OpenML), Sets 0–2 in Micro, Mini and Extended size"
     layout = "labels.csv, info.json, images/ | NAME/labels.csv …, info/meta_splits.txt"
@@ -69,7 +71,7 @@ class MetaAlbum(Format):
         )
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        parts = album(path)
+        parts = album_datasets(path)
         single = parts[0].path == path
         tables = [_read(part) for part in parts]
         classes: list[str] = []
@@ -106,7 +108,7 @@ class MetaAlbum(Format):
 
 
 def domain_and_set(name: str) -> tuple[str | None, int | None]:
-    """(domain, set) of a dataset id such as ``BRD`` or ``BRD_Mini``; (None, None) for an own dataset."""
+    """Return (domain, set) of a dataset id such as ``BRD`` or ``BRD_Mini``; (None, None) for an own dataset."""
     plain = name.upper()
     for size in ("_MICRO", "_MINI", "_EXTENDED"):
         plain = plain.removesuffix(size)
@@ -116,8 +118,8 @@ def domain_and_set(name: str) -> tuple[str | None, int | None]:
     return None, None
 
 
-def album(path: Path) -> list[AlbumDataset]:
-    """The datasets at ``path``: itself, or the folders below it, with their part in info/meta_splits.txt."""
+def album_datasets(path: Path) -> list[AlbumDataset]:
+    """List the datasets at ``path``: itself, or the folders below it, with their part in info/meta_splits.txt."""
     if not path.is_dir():
         raise UserError(
             f"{path} is no folder; give a dataset of Meta-Album, or the folder that holds several."
@@ -143,7 +145,7 @@ def _part(folder: Path, role: str | None) -> AlbumDataset:
 
 
 def _roles(path: Path) -> dict[str, str]:
-    """{dataset: train, validation or test} of info/meta_splits.txt, which is JSON; empty where there is none."""
+    """Read {dataset: train, validation or test} of info/meta_splits.txt, which is JSON; empty where there is none."""
     file = path / "info" / "meta_splits.txt"
     if not file.is_file():
         return {}
@@ -162,10 +164,8 @@ def _roles(path: Path) -> dict[str, str]:
 
 
 def _read(part: AlbumDataset) -> dict[str, Any]:
-    """Columns of one dataset: file (relative to it), category, label, super_category, domain."""
-    absent = [file for file in ("labels.csv", "info.json") if not (part.path / file).is_file()]
-    if absent:
-        raise UserError(f"{part.path} lacks {' and '.join(absent)}; a dataset of Meta-Album has both.")
+    """Read the columns of one dataset: file (relative to it), category, label, super_category, domain."""
+    need_files(part.path, ("labels.csv", "info.json"), "a dataset of Meta-Album has both")
     info, where = read_object(part.path / "info.json"), part.path / "labels.csv"
     try:
         text = where.read_text("utf-8-sig")
@@ -224,7 +224,7 @@ def _check_count(info: dict[str, Any], categories: list[str], where: Path) -> No
 
 
 def _files(part: AlbumDataset, names: list[str], where: Path) -> list[str]:
-    """Image files relative to the dataset, in ``images/`` or beside labels.csv; each must be there, once."""
+    """List image files relative to the dataset, in ``images/`` or beside labels.csv; each must be there, once."""
     folder = part.path / "images"
     inside = folder if folder.is_dir() else part.path
     there = {entry.name for entry in inside.iterdir()}
@@ -236,9 +236,7 @@ def _files(part: AlbumDataset, names: list[str], where: Path) -> list[str]:
         raise UserError(
             f"{where} lists {count(missing, 'image')} of {len(names):,} that are not in {inside} ({first(missing)})."
         )
-    twice = repeated(names)
-    if twice:
-        raise UserError(f"{where} lists {count(twice, 'image')} more than once ({first(twice)}).")
+    refuse_repeated(names, "image", f"{where} lists")
     if inside == folder and (unlisted := len(there - set(names))):
         note(f"{count(unlisted, 'file')} in {inside} stand in no row of labels.csv: left out.")
     return [f"images/{name}" if inside == folder else name for name in names]
@@ -247,7 +245,7 @@ def _files(part: AlbumDataset, names: list[str], where: Path) -> list[str]:
 def _edges(
     part: AlbumDataset, table: dict[str, Any], prefix: str, labels: dict[str, str]
 ) -> list[tuple[str, str]]:
-    """root → domain → (dataset →) super-category → class, as far as each is known; ``labels`` gets the plain names."""
+    """Return root → domain → (dataset →) super-category → class, as far as known; ``labels`` gets the plain names."""
     domain = f"domain: {part.domain}" if part.domain else ""
     base = [("", domain)] if domain else []
     labels.update({domain: str(part.domain)} if domain else {})

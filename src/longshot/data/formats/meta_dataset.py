@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,7 +14,8 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note, offsets_of, progress
 from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.formats.base import Format, assemble, count_within, remembered
+from longshot.data.file_readers import read_object
+from longshot.data.formats.base import Format, assemble, cached_index, count_within
 from longshot.data.formats.spans import (
     Hdf5Store,
     count_hdf5,
@@ -69,7 +69,7 @@ class Spec:
 
     @property
     def classes(self) -> list[SpecClass]:
-        """All classes, split by split."""
+        """List all classes, split by split."""
         return [spec_class for members in self.splits.values() for spec_class in members]
 
 
@@ -79,16 +79,9 @@ class _WrongEntry(Exception):
 
 def read_spec(file: Path) -> Spec:
     """Read a ``dataset_spec.json`` of Meta-Dataset; UserError when the file is none or incomplete."""
-    try:
-        raw = json.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise UserError(
-            f"{file} cannot be read as a dataset_spec.json: {error.strerror or error}."
-        ) from error
-    except ValueError as error:
-        raise UserError(f"{file} is not a readable Meta-Dataset dataset_spec.json: {error}.") from error
+    raw = read_object(file)
     tables = ("split_subgraphs", "superclasses_per_split", "classes_per_split")
-    if not isinstance(raw, dict) or not any(table in raw for table in tables):
+    if not any(table in raw for table in tables):
         raise UserError(f"{file} has none of Meta-Dataset's split tables; is it a dataset_spec.json?")
     name, pattern = str(raw.get("name", file.stem)), str(raw.get("file_pattern", "{}.tfrecords"))
     try:
@@ -109,7 +102,7 @@ def read_spec(file: Path) -> Spec:
 
 
 def _ranges(per_split: Mapping[str, int]) -> dict[str, range]:
-    """Numbers of each split when splits follow each other as TRAIN, VALID, TEST."""
+    """Number the classes of each split when splits follow each other as TRAIN, VALID, TEST."""
     start, ranges = 0, {}
     for split in SPEC_SPLITS.values():
         size = _size(per_split[split], f"its split {split}")
@@ -119,7 +112,7 @@ def _ranges(per_split: Mapping[str, int]) -> dict[str, range]:
 
 
 def _size(value: Any, where: str) -> int:
-    """A number of classes or images, which is a whole number of 0 or more."""
+    """Check a number of classes or images, which is a whole number of 0 or more."""
     if not isinstance(value, int) or value < 0:
         raise _WrongEntry(f"gives {where} the size {value!r}, where a whole number of 0 or more is needed")
     return value
@@ -140,7 +133,7 @@ def _classes(raw: Mapping[str, Any], numbers: range, group: str = "") -> tuple[S
 
 
 def _bilevel(raw: Mapping[str, Any]) -> dict[str, tuple[SpecClass, ...]]:
-    """Super-classes follow each other over the splits, and classes over the super-classes."""
+    """Read two levels: super-classes follow each other over the splits, and classes over the super-classes."""
     names, start = raw["superclass_names"], 0
     members: list[tuple[SpecClass, ...]] = []
     for number in range(len(raw["classes_per_superclass"])):
@@ -160,7 +153,7 @@ def _member(members: list[tuple[SpecClass, ...]], number: int) -> tuple[SpecClas
 
 
 def _hierarchical(raw: Mapping[str, Any]) -> dict[str, tuple[SpecClass, ...]]:
-    """The leaves of each split's graph, by WordNet id."""
+    """Read the leaves of each split's graph, by WordNet id."""
     number = {name: int(n) for n, name in raw["class_names"].items()}
     return {
         split: tuple(
@@ -178,21 +171,21 @@ class MetaDataset(Format):
     """One source in the form in which Meta-Dataset's own conversion writes it. ``verify`` reads every record once."""
 
     name = "meta-dataset"
+    sign = r"0\.tfrecords|dataset_spec\.json"
     title = "a source of Meta-Dataset as TFRecord files, one per class"
     origin = "Meta-Dataset's conversion scripts, github.com/google-research/meta-dataset"
     layout = "dataset_spec.json, 0.tfrecords, 1.tfrecords …"
 
-    def __init__(self, verify: bool = False) -> None:
-        self.verify = verify
+    verify: bool = False
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """A spec or a first class; where only the HDF5 form is there, that format takes it."""
+        """Recognise a spec or a first class; where only the HDF5 form is there, that format takes it."""
         records = (path / "0.tfrecords").is_file()
         return records or ((path / _SPEC).is_file() and not (path / "0.h5").is_file())
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """The classes of all splits, in the order of their numbers."""
+        """Open the classes of all splits, in the order of their numbers."""
         spec = find_spec(path)
         files = class_files(path, spec, ".tfrecords")
 
@@ -216,13 +209,13 @@ class MetaDataset(Format):
             return table
 
         source = self.source(path)
-        index = remembered(source, [path / _SPEC, *files], build, refresh=refresh)
+        index = cached_index(source, [path / _SPEC, *files], build, refresh=refresh)
         store = store_of(files, index, RecordDecoder())
         return spec_dataset(name, source, spec, index["file"].to_numpy(), store)
 
 
 def find_spec(path: Path) -> Spec:
-    """The spec of the source in ``path``; UserError when it is not there."""
+    """Read the spec of the source in ``path``; UserError when it is not there."""
     if not (path / _SPEC).is_file():
         inside = sorted(p.parent.name for p in path.glob(f"*/{_SPEC}")) if path.is_dir() else []
         hint = (
@@ -241,7 +234,7 @@ def find_spec(path: Path) -> Spec:
 
 
 def class_files(path: Path, spec: Spec, suffix: str) -> list[Path]:
-    """The file of every class, in the order of ``spec.classes``; UserError with the number of missing ones."""
+    """List the file of every class, in the order of ``spec.classes``; UserError with the number of missing ones."""
     files = [path / f"{spec_class.number}{suffix}" for spec_class in spec.classes]
     missing = [file.name for file in files if not file.is_file()]
     if missing:
@@ -253,7 +246,7 @@ def class_files(path: Path, spec: Spec, suffix: str) -> list[Path]:
 
 
 def check_counts(path: Path, spec: Spec, counts: Sequence[int]) -> None:
-    """UserError when the classes do not hold the images that the spec says."""
+    """Raise UserError when the classes do not hold the images that the spec says."""
     wrong = [(c, n) for c, n in zip(spec.classes, counts, strict=True) if c.images != n]
     if wrong:
         spec_class, number = wrong[0]
@@ -266,7 +259,7 @@ def check_counts(path: Path, spec: Spec, counts: Sequence[int]) -> None:
 
 
 def check_labels(files: Sequence[Path], numbers: Sequence[int], labels: Sequence[set[int]]) -> None:
-    """UserError when a class's file holds records of another class.
+    """Raise UserError when a class's file holds records of another class.
 
     Parameters
     ----------
@@ -298,7 +291,7 @@ def check_labels(files: Sequence[Path], numbers: Sequence[int], labels: Sequence
 def spec_dataset(
     name: str, source: str, spec: Spec, file: NDArray[np.integer], store: ImageStore, prefix: str = ""
 ) -> Dataset:
-    """Rows class by class, as ``file`` [N] (positions in ``spec.classes``) says, with splits and taxonomy.
+    """Build a dataset of rows class by class, as ``file`` [N] (positions in ``spec.classes``) says.
 
     Position p of a split in Meta-Dataset's episodes is the class ``dataset.split_classes(split)[p]``.
     """
@@ -317,7 +310,7 @@ def spec_dataset(
 
 
 def class_ids_of(spec: Spec) -> list[str]:
-    """WordNet ids for ILSVRC; elsewhere number and name, so that sorted ids are in the order of the spec."""
+    """Return WordNet ids for ILSVRC; elsewhere number and name, so that sorted ids are in the order of the spec."""
     if spec.kind == "hierarchical":
         return [spec_class.name for spec_class in spec.classes]
     width = max(4, len(str(max(spec_class.number for spec_class in spec.classes))))
@@ -328,7 +321,7 @@ def class_ids_of(spec: Spec) -> list[str]:
 
 
 def _taxonomy(spec: Spec, ids: Sequence[str]) -> Taxonomy | None:
-    """ILSVRC's graph (the union of its splits' graphs, under one root), Omniglot's alphabets, else none."""
+    """Build ILSVRC's graph (the union of its splits' graphs, under one root) or Omniglot's alphabets, else None."""
     if spec.kind == "bilevel":
         groups = [spec_class.group for spec_class in spec.classes]
         edges = [("", group) for group in dict.fromkeys(groups)]
@@ -345,7 +338,7 @@ def _taxonomy(spec: Spec, ids: Sequence[str]) -> Taxonomy | None:
 
 
 def _record_labels(file: Path, index: RecordIndex) -> set[int]:
-    """The labels of a file's first, middle and last records; UserError when one has no image: then none has.
+    """Read the labels of a file's first, middle and last records; UserError when one has no image: then none has.
 
     A record whose checksum fails says nothing; it is told when its image is read, and can be left out then.
     """
@@ -372,7 +365,7 @@ def _record_labels(file: Path, index: RecordIndex) -> set[int]:
 
 
 def _labels_of(features: Mapping[str, FeatureValue]) -> set[int]:
-    """The label of a record, where it has a whole number for one."""
+    """Return the label of a record, where it has a whole number for one."""
     label = features.get("label")
     if isinstance(label, np.ndarray) and label.dtype == np.int64 and label.size == 1:
         return {int(label[0])}
@@ -383,17 +376,18 @@ class MetaDatasetHdf5(Format):
     """One source as HDF5 files."""
 
     name = "meta-dataset-hdf5"
+    sign = r"0\.h5"
     title = "a source of Meta-Dataset as HDF5 files, one per class"
     origin = "the conversion script of P>M>F, github.com/hushell/pmf_cvpr22"
     layout = "dataset_spec.json, 0.h5, 1.h5 …"
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """A first class in HDF5, and none as records."""
+        """Recognise a first class in HDF5, and none as records."""
         return (path / "0.h5").is_file() and not (path / "0.tfrecords").is_file()
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """The classes of all splits, in the order of their numbers."""
+        """Open the classes of all splits, in the order of their numbers."""
         need_h5py()
         spec = find_spec(path)
         files = class_files(path, spec, ".h5")
@@ -411,7 +405,7 @@ class MetaDatasetHdf5(Format):
             return pa.table({"images": np.array(sizes, np.int64)})
 
         source = self.source(path)
-        index = remembered(source, [path / "dataset_spec.json", *files], build, refresh=refresh)
+        index = cached_index(source, [path / "dataset_spec.json", *files], build, refresh=refresh)
         sizes = index["images"].to_numpy()
         file = np.repeat(np.arange(len(files)), sizes)
         store = Hdf5Store(tuple(str(f) for f in files), file, count_within(sizes))

@@ -16,19 +16,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note
-from longshot.data.dataset import Dataset
-from longshot.data.file_readers import damage_of, repeated
+from longshot.data.dataset import Dataset, ImageStore
+from longshot.data.file_readers import damage_of, refuse_repeated
 from longshot.data.formats.base import (
     Format,
     SplitFormat,
     assemble,
-    check_texts,
     image_names,
     need_all,
     need_folder,
 )
-from longshot.data.scan import Scan, scan_folder, scan_zip
-from longshot.data.stores import FileStore, ZipStore
+from longshot.data.scan import Scan, need_classes
+from longshot.data.stores import encoded_of, stamps_of
+from longshot.data.trees import list_tree
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -42,7 +42,7 @@ _TURNS = ("", "-rot90", "-rot180", "-rot270")  # what is added to a class id
 class TurnedStore:
     """Row i is row ``rows[i]`` of the stores one after the other, turned left by ``turns[i]`` quarters."""
 
-    stores: tuple[FileStore | ZipStore, ...]
+    stores: tuple[ImageStore, ...]
     starts: tuple[int, ...]  # the first row of each store
     rows: NDArray[np.int64]
     turns: NDArray[np.int8]
@@ -54,21 +54,21 @@ class TurnedStore:
         return store.read(at).rotate(90 * turn, expand=True) if turn else store.read(at)
 
     def encoded(self, row: int) -> bytes:
-        """The bytes of the file or member behind; of a turned one, also by how much it is turned."""
+        """Return the bytes of the file or member behind; of a turned one, also by how much it is turned."""
         store, at = self._behind(row)
         turn = int(self.turns[row])
-        return (f"turned {90 * turn}\n".encode() if turn else b"") + store.encoded(at)
+        return (f"turned {90 * turn}\n".encode() if turn else b"") + encoded_of(store, at)
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the files or archives behind."""
+        """Return the stamps of the files or archives behind, [M, 3]."""
         part = np.searchsorted(self.starts, self.rows[rows], side="right") - 1
         stamps = np.empty((len(rows), 3), np.int64)
         for number, store in enumerate(self.stores):
             inside = part == number
-            stamps[inside] = store.stamps(self.rows[rows[inside]] - self.starts[number])
+            stamps[inside] = stamps_of(store, self.rows[rows[inside]] - self.starts[number])
         return stamps
 
-    def _behind(self, row: int) -> tuple[FileStore | ZipStore, int]:
+    def _behind(self, row: int) -> tuple[ImageStore, int]:
         at = int(self.rows[row])
         part = int(np.searchsorted(self.starts, at, side="right")) - 1
         return self.stores[part], at - self.starts[part]
@@ -81,20 +81,20 @@ class Omniglot(Format):
     """
 
     name = "omniglot"
+    sign = "images_background.*"
     title = "Omniglot: 1,623 drawn characters of 50 alphabets"
     origin = "https://github.com/brendenlake/omniglot (python/*.zip)"
     layout = "images_background and images_evaluation, each a .zip or a folder"
 
-    def __init__(self, rotations: bool = False) -> None:
-        self.rotations = rotations
+    rotations: bool = False
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """Both parts lie in the folder."""
+        """Recognise both parts in the folder."""
         return path.is_dir() and all(_find_part(path, part) is not None for part, _, _ in _ARCHIVES)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """Both parts as one dataset; class ids and keys are the same for zips and folders."""
+        """Open both parts as one dataset; class ids and keys are the same for zips and folders."""
         need_folder(path, "Omniglot", "images_background and images_evaluation")
         missing = [part for part, _, _ in _ARCHIVES if _find_part(path, part) is None]
         if missing:
@@ -102,31 +102,19 @@ class Omniglot(Format):
                 f"{path} lacks {' and '.join(missing)} (neither a .zip nor a folder); put both parts of Omniglot into "
                 f"one folder, or open a single .zip by its own path."
             )
-        scans: list[Scan] = []
-        stores: list[FileStore | ZipStore] = []
-        splits: dict[str, tuple[str, ...]] = {}
-        for part, split, usual in _ARCHIVES:
-            scan, store = _open_part(path, part, refresh)
+        trees = [list_tree(_find_part(path, part) or path, refresh=refresh) for part, _, _ in _ARCHIVES]
+        scans = [need_classes(tree.scan) for tree in trees]
+        for scan, (part, _, usual) in zip(scans, _ARCHIVES, strict=True):
             _check_ids(scan, path / part, usual)
-            scans.append(scan)
-            stores.append(store)
-            splits[split] = scan.class_ids
         shared = sorted(set(scans[0].class_ids) & set(scans[1].class_ids))
         if shared:
             raise UserError(
                 f"{count(shared, 'character')} of {path} ({first(shared)}) are in both parts of Omniglot, which share "
                 f"none; unpack images_background and images_evaluation again."
             )
-        return self._join(path, name, scans, stores, splits)
+        return self._join(path, name, scans, [tree.store(tree.scan.keys) for tree in trees])
 
-    def _join(
-        self,
-        path: Path,
-        name: str,
-        scans: list[Scan],
-        stores: list[FileStore | ZipStore],
-        splits: dict[str, tuple[str, ...]],
-    ) -> Dataset:
+    def _join(self, path: Path, name: str, scans: list[Scan], stores: list[ImageStore]) -> Dataset:
         classes = np.concatenate([scan.classes for scan in scans])
         keys = pa.concat_arrays([scan.keys for scan in scans])
         turns = range(len(_TURNS) if self.rotations else 1)
@@ -137,46 +125,35 @@ class Omniglot(Format):
             pa.array(all_classes.tolist(), pa.string()), pa.concat_arrays([files for _ in turns]), "/"
         )
         starts = tuple(np.cumsum([0, *(len(scan.keys) for scan in scans[:-1])]).tolist())
-        order = np.argsort(all_classes, kind="stable")
         store = TurnedStore(
             tuple(stores),
             starts,
-            np.tile(np.arange(len(keys), dtype=np.int64), len(turns))[order],
-            np.repeat(np.arange(len(turns), dtype=np.int8), len(keys))[order],
+            np.tile(np.arange(len(keys), dtype=np.int64), len(turns)),
+            np.repeat(np.arange(len(turns), dtype=np.int8), len(keys)),
         )
-        with_turns = {
-            split: tuple(sorted(f"{c}{_TURNS[turn]}" for c in members for turn in turns))
-            for split, members in splits.items()
+        splits = {
+            split: tuple(sorted(f"{c}{_TURNS[turn]}" for c in scan.class_ids for turn in turns))
+            for scan, (_, split, _) in zip(scans, _ARCHIVES, strict=True)
         }
         return assemble(
             name,
             self.source(path),
-            all_classes[order],
-            all_keys.take(pa.array(order)),
+            all_classes,
+            all_keys,
             store,
-            splits=with_turns,
+            splits=splits,
             nested=True,
             left_out=tuple(text for scan in scans for text in scan.tell()),
         )
 
 
 def _find_part(path: Path, part: str) -> Path | None:
-    """The folder of a part, else its zip, else None."""
+    """Find the folder of a part, else its zip, else None."""
     return next((file for file in (path / part, path / f"{part}.zip") if file.exists()), None)
 
 
-def _open_part(path: Path, part: str, refresh: bool) -> tuple[Scan, FileStore | ZipStore]:
-    file = _find_part(path, part)
-    assert file is not None
-    if file.is_dir():
-        scan = scan_folder(file, refresh=refresh)
-        return scan, FileStore(str(file), scan.keys)
-    scan = scan_zip(file, refresh=refresh)
-    return scan, ZipStore(str(file), scan.keys, scan.prefix)
-
-
 def _check_ids(scan: Scan, where: Path, usual: int) -> None:
-    """Alphabet/character, and a note when some are not there."""
+    """Check that classes are Alphabet/character, with a note when some are not there."""
     other = [class_id for class_id in scan.class_ids if class_id.count("/") != 1]
     if other:
         raise UserError(
@@ -197,12 +174,12 @@ class Aircraft(Format):
     validation and test. The manufacturer and the family of an image are attributes, too."""
 
     name = "fgvc-aircraft"
+    sign = r"fgvc-aircraft-2013b|data|images_variant_test\.txt"
     title = "FGVC-Aircraft: 100 variants, 70 families, 30 manufacturers"
     origin = "www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft; torchvision.datasets.FGVCAircraft"
     layout = "[fgvc-aircraft-2013b/][data/]images/*.jpg, images_variant_train.txt, …_val, …_test"
 
-    def __init__(self, *, level: str = "variant") -> None:
-        self.level = level
+    level: str = "variant"
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -236,14 +213,14 @@ class Aircraft(Format):
 
 
 def _aircraft_root(path: Path) -> Path:
-    """The folder of the lists: ``path``, or the one the archive unpacks to inside it."""
+    """Return the folder of the lists: ``path``, or the one the archive unpacks to inside it."""
     for inner in ("fgvc-aircraft-2013b", "data"):
         path = path / inner if (path / inner).is_dir() else path
     return path
 
 
 def _aircraft_lists(root: Path, level: str) -> dict[str, tuple[str, str]]:
-    """{image: (class, part)} of one level; the lists are ``0034309 707-320`` a line."""
+    """Read {image: (class, part)} of one level; the lists are ``0034309 707-320`` a line."""
     labels: dict[str, tuple[str, str]] = {}
     rows: list[str] = []
     for part, called in _LISTS.items():
@@ -256,11 +233,7 @@ def _aircraft_lists(root: Path, level: str) -> dict[str, tuple[str, str]]:
                 )
             rows.append(image)
             labels[image] = (label.strip(), called)
-    twice = repeated(rows)
-    if twice:
-        raise UserError(
-            f"The lists of {root} name {count(twice, 'image')} twice ({first(twice)}); unpack it again."
-        )
+    refuse_repeated(rows, "image", f"The lists of {root} name", "unpack it again")
     return labels
 
 
@@ -269,6 +242,7 @@ class Flowers(SplitFormat):
     where setid.mat is; ``split`` as a setting opens one of train, validation and test."""
 
     name = "oxford-flowers"
+    sign = r"imagelabels\.mat"
     title = "Oxford 102 Flowers"
     origin = "www.robots.ox.ac.uk/~vgg/data/flowers/102; torchvision.datasets.Flowers102"
     layout = "jpg/image_00001.jpg …, imagelabels.mat, setid.mat"
@@ -278,7 +252,6 @@ class Flowers(SplitFormat):
         return (path / "imagelabels.mat").is_file() and (path / "jpg").is_dir()
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         need_folder(path, "Oxford Flowers", self.layout)
         labels = _numbers(path / "imagelabels.mat", ("labels",))["labels"]
         names = [f"image_{number:05d}.jpg" for number in range(1, len(labels) + 1)]
@@ -306,7 +279,7 @@ class Flowers(SplitFormat):
 
 
 def _flower_parts(file: Path, images: int) -> list[str]:
-    """The part of each image, empty where setid.mat is missing or does not say."""
+    """Read the part of each image, "" where setid.mat is missing or does not say."""
     parts = [""] * images
     if file.is_file():
         content = _numbers(file, ("trnid", "valid", "tstid"))
@@ -321,7 +294,7 @@ def _flower_parts(file: Path, images: int) -> list[str]:
 
 
 def _numbers(file: Path, names: tuple[str, ...]) -> dict[str, list[int]]:
-    """Lists of whole numbers in a MATLAB file."""
+    """Read lists of whole numbers from a MATLAB file."""
     from scipy.io import loadmat
 
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +15,10 @@ from longshot.data.formats.base import (
     Format,
     RawPart,
     RawPixels,
-    check_texts,
+    UnpackedCopy,
     chosen_splits,
     label_names,
     raw_dataset,
-    unpacked,
-    unpacked_again,
 )
 
 _FASHION = (
@@ -38,19 +35,19 @@ class MNIST(Format):
     """Ten classes. ``names`` is digits, fashion or kmnist: the files themselves do not say."""
 
     name = "mnist"
+    sign = "(train|t10k)-images.*|gzip|raw|.*mnist"
     title = "MNIST, Fashion-MNIST, KMNIST (idx files)"
     origin = "the datasets' own pages; torchvision.datasets.MNIST, FashionMNIST, KMNIST"
     layout = "train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-…"
 
-    def __init__(self, *, names: str | None = None, split: str | None = None) -> None:
-        self.names, self.split = names, split
+    names: str | None = None
+    split: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
         return any(_find(path, f"{part}-images") is not None for part in ("train", "t10k"))
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         names = self.names or _guess(path)
         if names not in _NAMES:
             raise UserError(f"mnist(names={names!r}) is not one of {', '.join(_NAMES)}.")
@@ -69,19 +66,19 @@ class EMNIST(Format):
     """Handwritten digits and letters, turned upright. ``of`` chooses one of the sets where several lie together."""
 
     name = "emnist"
+    sign = "emnist-.*|gzip|raw|.*mnist"
     title = "EMNIST: byclass, bymerge, balanced, letters, digits, mnist"
     origin = "gzip.zip from NIST; torchvision.datasets.EMNIST"
     layout = "emnist-SET-train-images-idx3-ubyte[.gz], …-labels-idx1-ubyte[.gz], emnist-SET-mapping.txt"
 
-    def __init__(self, *, of: str | None = None, split: str | None = None) -> None:
-        self.of, self.split = of, split
+    of: str | None = None
+    split: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
         return bool(_emnist_sets(path))
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         sets = _emnist_sets(path)
         if not sets:
             raise UserError(
@@ -112,7 +109,7 @@ def _open(
     axes: tuple[int, int],
     refresh: bool,
 ) -> Dataset:
-    """The dataset of some pairs of image and label files: {split: beginning of their names}."""
+    """Open some pairs of image and label files as a dataset: {split: beginning of their names}."""
     raw, labels, shapes = [], [], []
     for split, stem in parts.items():
         images = _need(path, f"{stem}-images")
@@ -126,8 +123,8 @@ def _open(
             )
         values = np.fromfile(labels_plain, np.uint8, offset=label_start)
         labels.append(label_names(values, names, str(label_file)))
-        again = None if plain == images else partial(unpacked_again, images, partial(_gunzip, images))
-        raw.append(RawPart(split, plain, start, shape[0], again, images))
+        copy = None if plain == images else UnpackedCopy(images, _gunzip)
+        raw.append(RawPart(split, plain, start, shape[0], copy))
         shapes.append(shape[1:])
     if len(set(shapes)) > 1:
         raise UserError(f"{path} has images of different sizes ({first(shapes)}); one dataset has one size.")
@@ -135,8 +132,8 @@ def _open(
 
 
 def _header(file: Path, dimensions: int, refresh: bool) -> tuple[Path, int, tuple[int, ...]]:
-    """(plain file, offset of the numbers, shape) of an idx file of unsigned bytes; the size must fit exactly."""
-    plain = unpacked(file, partial(_gunzip, file), refresh=refresh) if file.suffix == ".gz" else file
+    """Read (plain file, offset of the numbers, shape) of an idx file of unsigned bytes; the size must fit exactly."""
+    plain = UnpackedCopy(file, _gunzip).path(refresh=refresh) if file.suffix == ".gz" else file
     start = 4 + 4 * dimensions
     with plain.open("rb") as stream:
         head = stream.read(start)
@@ -174,7 +171,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _find(path: Path, stem: str) -> Path | None:
-    """The file ``STEM-idxN-ubyte``, plain before gzipped; also ``STEM.idxN-ubyte``, as some mirrors spell it."""
+    """Find the file ``STEM-idxN-ubyte``, plain before gzipped; also ``STEM.idxN-ubyte``, as some mirrors spell it."""
     kind = "idx3" if stem.endswith("images") else "idx1"
     spellings = (f"{stem}{dot}{kind}-ubyte{packed}" for packed in ("", ".gz") for dot in ("-", "."))
     folders = _folders(path)
@@ -191,7 +188,7 @@ def _need(path: Path, stem: str) -> Path:
 
 
 def _guess(path: Path) -> str:
-    """What torchvision calls its folders tells the dataset; digits otherwise."""
+    """Guess the dataset from what torchvision calls its folders; digits otherwise."""
     text = str(path).lower()
     return (
         "fashion" if "fashion" in text else "kmnist" if "kmnist" in text or "kuzushiji" in text else "digits"
@@ -199,14 +196,14 @@ def _guess(path: Path) -> str:
 
 
 def _emnist_sets(path: Path) -> list[str]:
-    """The sets of which a file of images is there."""
+    """List the sets of which a file of images is there."""
     return [
         of for of in _EMNIST if any(_find(path, f"emnist-{of}-{part}-images") for part in ("train", "test"))
     ]
 
 
 def _mapping(path: Path, of: str) -> list[str]:
-    """emnist-SET-mapping.txt: ``label code [code]`` a line; the class is called after its first character."""
+    """Read emnist-SET-mapping.txt: ``label code [code]`` a line; a class is called after its first character."""
     candidates = (folder / f"emnist-{of}-mapping.txt" for folder in _folders(path))
     file = next((candidate for candidate in candidates if candidate.is_file()), None)
     if file is None:

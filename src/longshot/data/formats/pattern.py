@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note
 from longshot.data.dataset import Dataset
-from longshot.data.file_readers import repeated
-from longshot.data.formats.base import Format, assemble, class_splits, images_below, need_folder, read_names
+from longshot.data.file_readers import repeated_names
+from longshot.data.formats.base import Format, assemble, images_below, need_files, need_folder, read_names
 from longshot.data.scan import scan_folder
 from longshot.data.stores import FileStore
 
@@ -68,12 +68,13 @@ class PathPattern(Format):
     are left out, with their number."""
 
     name = "pattern"
+    sign = ""
+    rank = 91
     title = "a folder of images whose paths tell class and part"
     origin = "archives with train/CLASS and test/CLASS, or with the class in the file name"
     layout = "pattern(paths='<split>/<class>/*'), pattern(paths='images/<class>_*.jpg') …"
 
-    def __init__(self, *, paths: str = "<class>/*") -> None:
-        self.paths = paths
+    paths: str = "<class>/*"
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         form = compile_paths(self.paths)
@@ -95,23 +96,20 @@ class PathPattern(Format):
         fitting = [matches[row] for row in rows]
         classes = np.array([match["class"] for match in fitting if match], dtype=np.str_)
         parts = [match.groupdict().get("split") or "" for match in fitting if match]
-        splits = class_splits(classes, np.array(parts, dtype=np.str_))
-        divides = not splits and len(set(parts)) > 1
         return assemble(
             name,
             self.source(path),
             classes,
             [names[row] for row in rows],
             path,
-            attributes=pa.table({"split": pa.array(parts, pa.string())}) if divides else None,
-            splits=splits,
+            parts=parts,
             nested=True,
             left_out=(*ignored, left_out) if other else ignored,
         )
 
 
 def compile_paths(paths: object) -> re.Pattern[str]:
-    """The regular expression of a pattern; UserError where it tells no class, or one thing twice.
+    """Compile a pattern to a regular expression; UserError where it tells no class, or one thing twice.
 
     >>> compile_paths("images/<class>_*.jpg").fullmatch("images/great_pyrenees_7.jpg")["class"]
     'great_pyrenees'
@@ -132,12 +130,12 @@ class LFW(Format):
     """People with at least ``least`` images; ``least=1`` takes all 5,749."""
 
     name = "lfw"
+    sign = "lfw.*|George_W_Bush"
     title = "Labeled Faces in the Wild, people with enough images"
     origin = "lfw.tgz, lfw-funneled.tgz or lfw-deepfunneled.tgz (UMass; copies on Kaggle)"
     layout = "PERSON/PERSON_0001.jpg"
 
-    def __init__(self, *, least: int = 10) -> None:
-        self.least = least
+    least: int = 10
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -178,7 +176,7 @@ class LFW(Format):
 
 
 def _root(path: Path) -> Path:
-    """The folder of people: ``path``, or the one the archive unpacks to inside it."""
+    """Return the folder of people: ``path``, or the one the archive unpacks to inside it."""
     for _ in range(2):  # Kaggle's copy lies two folders deep
         path = next((path / inner for inner in _FOLDERS if (path / inner).is_dir()), path)
     return path
@@ -196,15 +194,16 @@ class CureOr(Format):
     """
 
     name = "cure-or"
+    sign = ""
     title = "CURE-OR: 100 objects × 5 views × 5 backgrounds × 5 cameras × 78 conditions"
     origin = "https://github.com/olivesgatech/CURE-OR (a form gives the link)"
     layout = f"{_FORM}, in any folders"
 
-    def __init__(self, challenges: bool = True, mini: bool = False) -> None:
-        self.challenges, self.mini = challenges, mini
+    challenges: bool = True
+    mini: bool = False
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """All images at or below the folder; the file's name is the key, whatever folder it lies in."""
+        """Open all images at or below the folder; the file's name is the key, whatever folder it lies in."""
         need_folder(path, "CURE-OR", "its images")
         files, ignored = images_below(path, refresh=refresh)
         if not len(files):
@@ -223,7 +222,7 @@ class CureOr(Format):
             files = files.take(pa.array(plain))
             codes = {part: values[plain] for part, values in codes.items()}
         keys = pc.extract_regex(files, pattern=r"(?P<name>[^/]+)$").field("name")
-        twice = repeated(keys.to_pylist())
+        twice = repeated_names(keys.to_pylist())
         if twice:
             raise UserError(
                 f"{count(twice, 'image')} of {path} ({first(twice)}) lie in more than one folder; remove the copies."
@@ -244,7 +243,7 @@ class CureOr(Format):
 
 
 def _codes(files: pa.Array, path: Path, objects: int) -> dict[str, NDArray[np.int64]]:
-    """The six numbers of each file name; names of another form, and numbers out of range, are refused."""
+    """Read the six numbers of each file name; names of another form, and numbers out of range, are refused."""
     parts = pc.extract_regex(files, pattern=_NAME)
     other = files.filter(pc.is_null(parts)).to_pylist()
     if other:
@@ -269,7 +268,7 @@ def _codes(files: pa.Array, path: Path, objects: int) -> dict[str, NDArray[np.in
 
 
 def _attributes(codes: dict[str, NDArray[np.int64]]) -> pa.Table:
-    """Readable values instead of numbers, [N] each."""
+    """Return readable values instead of numbers, [N] each."""
 
     def named(names: tuple[str, ...], values: NDArray[np.int64]) -> pa.Array:
         return pa.array(names, pa.string()).take(pa.array(values))
@@ -307,11 +306,11 @@ class TrimmedStore:
         return image.crop(cut) if min(cut[2] - cut[0], cut[3] - cut[1]) > 0 else image
 
     def encoded(self, row: int) -> bytes:
-        """The bytes of the file behind, and how much of its border is cut."""
+        """Return the bytes of the file behind, and how much of its border is cut."""
         return f"trimmed {self.border}\n".encode() + self.store.encoded(row)
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the files behind."""
+        """Return the stamps of the files behind, [M, 3]."""
         return self.store.stamps(rows)
 
 
@@ -323,30 +322,24 @@ class ObjectNet(Format):
     """
 
     name = "objectnet"
+    sign = "mappings"
     title = "ObjectNet: 313 kinds of objects in unusual poses, views and rooms"
     origin = "https://objectnet.dev/download.html (the zip has a password, which the page tells)"
     layout = f"images/CLASS/*.png, mappings/{_LABELS}, mappings/{_IMAGENET}"
 
-    def __init__(self, trim: bool = True, overlap: bool | None = None) -> None:
-        self.trim, self.overlap = trim, overlap
+    trim: bool = True
+    overlap: bool | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """Its mappings lie in the folder."""
+        """Recognise the mappings in the folder."""
         return (path / "mappings" / _LABELS).is_file() and (path / "images").is_dir()
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """Every class folder below images/ that the mapping names."""
+        """Open every class folder below images/ that the mapping names."""
         need_folder(path, "ObjectNet", "images/ and mappings/")
-        absent = [
-            part
-            for part in ("images", f"mappings/{_LABELS}", f"mappings/{_IMAGENET}")
-            if not (path / part).exists()
-        ]
-        if absent:
-            raise UserError(
-                f"{path} lacks {' and '.join(absent)}; unpack the whole of objectnet-1.0 and give its folder."
-            )
+        parts = ("images", f"mappings/{_LABELS}", f"mappings/{_IMAGENET}")
+        need_files(path, parts, "unpack the whole of objectnet-1.0 and give its folder")
         labels = read_names(path / "mappings" / _LABELS)
         imagenet = read_names(path / "mappings" / _IMAGENET)
         scan = scan_folder(path / "images", refresh=refresh)

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -25,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, hash_file, note
-from longshot.data.file_readers import container_stamps, file_stamp, need_stamp, reason_of
+from longshot.data.file_readers import OpenFiles, container_stamps, reason_of
 from longshot.data.stores import ImageError, array_bytes, decode, to_rgb
 
 if TYPE_CHECKING:
@@ -58,20 +57,20 @@ class SpanStore:
     shown: tuple[str, ...] = ()  # what errors call the files, where these are copies
 
     def from_source(self) -> SpanStore:
-        """The same rows in files that were unpacked now; itself where none is an unpacked copy."""
+        """Return a store of the same rows in files that are unpacked now; itself where none is an unpacked copy."""
         copies = dict(zip(self.files, self.unpack, strict=True)) if any(self.unpack) else {}
         made = {file: again() for file, again in copies.items() if again is not None}
         return replace(self, files=tuple(made.get(file, file) for file in self.files)) if made else self
 
     def where(self, row: int) -> str:
-        """The words for a row in an error."""
+        """Name a row in an error."""
         path = (self.shown or self.files)[int(self.file[row])]
         return (
             f"{path}/{self.names[row].as_py()}" if self.names else f"{path} at byte {int(self.offset[row]):,}"
         )
 
     def data(self, row: int) -> bytes:
-        """The bytes of a row: one read."""
+        """Read the bytes of a row, at once."""
         path, length = self.files[int(self.file[row])], int(self.length[row])
         data = read_span(path, int(self.offset[row]), length)
         if len(data) != length:
@@ -86,14 +85,17 @@ class SpanStore:
         return self.decoder(self.data(row), self.where(row))
 
     def encoded(self, row: int) -> bytes:
-        """The image inside the bytes of a row: all of them, unless the decoder knows where in them it lies."""
+        """Return the image inside the bytes of a row: all of them, unless the decoder knows where in them it lies."""
         data = self.data(row)
         inside = getattr(self.decoder, "encoded", None)
         return data if inside is None else inside(data, self.where(row))
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the file, mixed with where in it a row lies: one look per file."""
+        """Mix where a row lies into the stamp of its file: one look per file, [M, 3]."""
         return container_stamps(self.files, self.file[rows], self.offset[rows], self.length[rows])
+
+
+_position = threading.Lock()
 
 
 class _Handle:
@@ -109,37 +111,27 @@ class _Handle:
     def read(self, offset: int, length: int) -> bytes:
         if hasattr(os, "pread"):
             return os.pread(self.number, length, offset)
-        with _lock:  # Windows has one position per file
+        with _position:  # Windows has one per file
             os.lseek(self.number, offset, os.SEEK_SET)
             return os.read(self.number, length)
 
 
-# by path, process and stamp; the one used last comes last
-_open: dict[tuple[str, int, int, int], _Handle] = {}
-_lock = threading.Lock()
-_MOST_OPEN = 256  # well below the 1,024 that systems usually allow
+_handles = OpenFiles(_Handle)
 
 
 def read_span(path: str, offset: int, length: int) -> bytes:
-    """Up to ``length`` bytes at ``offset`` of a file that stays open for later reads, until it changes on disk.
+    """Read up to ``length`` bytes at ``offset`` of a file that stays open for later reads.
 
-    Reads carry their own position, so threads share the file; the process id is part of what is remembered, so that
-    a forked worker opens its own.
+    Reads carry their own position, so threads share the file.
     """
-    address = (path, os.getpid(), *need_stamp(path))
     try:
-        with _lock:
-            handle = _open.pop(address, None) or _Handle(path)
-            while len(_open) >= _MOST_OPEN:
-                del _open[next(iter(_open))]
-            _open[address] = handle
-        return handle.read(offset, length)
+        return _handles(path).read(offset, length)
     except OSError as error:
         raise UserError(f"Cannot read {path}: {reason_of(error)}.") from error
 
 
 def refuse_copied_files(files: Sequence[Path], parts: Sequence[str] | None = None) -> None:
-    """UserError when two files hold the same bytes. Files of different sizes are not read.
+    """Raise UserError when two files hold the same bytes. Files of different sizes are not read.
 
     Parameters
     ----------
@@ -154,7 +146,7 @@ def refuse_copied_files(files: Sequence[Path], parts: Sequence[str] | None = Non
 
 
 def refuse_copied_records(files: Sequence[Path], index: pa.Table, parts: Sequence[str] | None = None) -> None:
-    """UserError when two files hold the same records, whatever lies between them.
+    """Raise UserError when two files hold the same records, whatever lies between them.
 
     Parameters
     ----------
@@ -191,7 +183,7 @@ def refuse_copied_records(files: Sequence[Path], index: pa.Table, parts: Sequenc
 
 
 def _refuse(twins: Sequence[Path], parts: Sequence[str], shared: str) -> None:
-    """UserError for copies within one part, a note for those in different parts."""
+    """Raise UserError for copies within one part, note those in different parts."""
     pairs = list(combinations(zip(twins, parts, strict=True), 2))
     (before, part), (after, other_part) = next((pair for pair in pairs if pair[0][1] == pair[1][1]), pairs[0])
     called = after.name if after.parent == before.parent else after
@@ -205,7 +197,7 @@ def _refuse(twins: Sequence[Path], parts: Sequence[str], shared: str) -> None:
 
 
 def _groups(items: Sequence[_Item], *tests: Callable[[_Item], Hashable]) -> list[list[_Item]]:
-    """Items that agree by every test, in groups of two or more; a later test is for those that agree so far."""
+    """Group items that agree by every test, in groups of two or more; a later test is for those that agree so far."""
     groups = [list(items)]
     for test in tests:
         by_value: dict[tuple[int, Hashable], list[_Item]] = {}
@@ -227,7 +219,7 @@ def _head(file: Path) -> bytes:
 
 
 def check_runs(shards: Sequence[Path], *, chosen: bool) -> None:
-    """UserError when numbers are missing within a run of shards, or where a list beside them names more.
+    """Raise UserError when numbers are missing within a run of shards, or where a list beside them names more.
 
     Parameters
     ----------
@@ -264,7 +256,7 @@ def check_runs(shards: Sequence[Path], *, chosen: bool) -> None:
 
 
 def _joined(runs: dict[tuple[Path, str, int], list[int]]) -> dict[tuple[Path, str, int], list[int]]:
-    """Runs without leading zeros joined to those with them where a number outgrew its zeros: 99, then 100."""
+    """Join runs without leading zeros to those with them where a number outgrew its zeros: 99, then 100."""
     joined = dict(runs)
     for folder, stem, width in runs:
         padded = next((key for key in joined if key[:2] == (folder, stem) and key[2] > 0), None)
@@ -274,7 +266,7 @@ def _joined(runs: dict[tuple[Path, str, int], list[int]]) -> dict[tuple[Path, st
 
 
 def check_samples(folder: Path, samples: dict[str, int]) -> None:
-    """UserError when a shard holds another number of samples than ``sizes.json`` beside it says."""
+    """Raise UserError when a shard holds another number of samples than ``sizes.json`` beside it says."""
     for name, number in _sizes(folder).items():
         if name in samples and samples[name] != number:
             raise UserError(
@@ -284,7 +276,7 @@ def check_samples(folder: Path, samples: dict[str, int]) -> None:
 
 
 def _check_lists(folder: Path, names: list[str]) -> None:
-    """``nshards.txt`` holds the number of shards, ``sizes.json`` the samples of each by name."""
+    """Compare shards with ``nshards.txt``, which holds their number, and ``sizes.json``, the samples of each."""
     with contextlib.suppress(OSError, ValueError):
         expected = int((folder / "nshards.txt").read_text("utf-8"))
         if len(names) < expected:
@@ -305,7 +297,7 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {name: size for name, size in entries if name.endswith(".tar") and isinstance(size, int)}
 
 
-_MOST_HDF5 = 64  # files: Omniglot has 1,623, systems allow about 1,000
+_hdf5_lock = threading.Lock()  # HDF5 reads one at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +309,7 @@ class Hdf5Store:
     numbers: Ints  # [N]
 
     def read(self, row: int) -> Image:
-        """One image, from an array of bytes [H, W], [H, W, 1], [H, W, 3] or [H, W, 4]."""
+        """Read one image, from an array of bytes [H, W], [H, W, 1], [H, W, 3] or [H, W, 4]."""
         from PIL import Image
 
         where, pixels = self._pixels(row)
@@ -332,21 +324,21 @@ class Hdf5Store:
         return to_rgb(Image.fromarray(np.ascontiguousarray(pixels)))
 
     def encoded(self, row: int) -> bytes:
-        """Type, shape and numbers of one image."""
+        """Return type, shape and numbers of one image."""
         return array_bytes(self._pixels(row)[1])
 
     def _pixels(self, row: int) -> tuple[str, NDArray[Any]]:
-        """(the words for a row in an error, its array)."""
+        """Return (the words for a row in an error, its array)."""
         path, number = self.files[int(self.file[row])], int(self.numbers[row])
         where = f"{path}, group {number}"
         try:
-            with _hdf5_lock:  # HDF5 reads one at a time
+            with _hdf5_lock:
                 return where, np.asarray(_open_hdf5(path)[f"{number}/image"])
-        except (OSError, KeyError, ValueError, TypeError) as error:
+        except (UserError, OSError, KeyError, ValueError, TypeError) as error:
             raise ImageError(where, str(error).strip("'\" .") or "it cannot be read") from error
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the file: one look per file."""
+        """Mix the number of a row into the stamp of its file: one look per file, [M, 3]."""
         return container_stamps(self.files, self.file[rows], self.numbers[rows])
 
 
@@ -357,8 +349,11 @@ def need_h5py() -> Any:
         raise UserError("HDF5 files need the package h5py; run: pip install 'longshot[hdf5]'.") from error
 
 
+_open_hdf5: OpenFiles[Any] = OpenFiles(lambda path: need_h5py().File(path, "r"), 64)
+
+
 def count_hdf5(path: Path) -> int:
-    """The images of a class; UserError when its groups are not numbered 0, 1, … or hold no image."""
+    """Count the images of a class; UserError when its groups are not numbered 0, 1, … or hold no image."""
     try:
         with need_h5py().File(path, "r") as file:
             names = set(file.keys())
@@ -378,7 +373,7 @@ def count_hdf5(path: Path) -> int:
 
 
 def hdf5_labels(path: Path, images: int) -> set[int]:
-    """The labels of the first, middle and last groups, where they have whole numbers for labels."""
+    """Read the labels of the first, middle and last groups, where they have whole numbers for labels."""
     labels: set[int] = set()
     with need_h5py().File(path, "r") as file:
         for number in sorted({0, images // 2, images - 1} & set(range(images))):
@@ -387,20 +382,3 @@ def hdf5_labels(path: Path, images: int) -> set[int]:
             if label.size == 1 and label.dtype.kind in "iu":
                 labels.add(int(label[0]))
     return labels
-
-
-_hdf5_lock = threading.Lock()
-
-
-_hdf5_files: OrderedDict[tuple[str, int, int, int], Any] = OrderedDict()
-
-
-def _open_hdf5(path: str) -> Any:
-    """The file, kept open in this process until it changes; a forked worker opens its own."""
-    address = (path, os.getpid(), *file_stamp(path))
-    if address not in _hdf5_files:
-        _hdf5_files[address] = need_h5py().File(path, "r")
-        if len(_hdf5_files) > _MOST_HDF5:
-            _hdf5_files.popitem(last=False)[1].close()
-    _hdf5_files.move_to_end(address)
-    return _hdf5_files[address]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from longshot.base import UserError, count, first, note
 from longshot.data.dataset import Dataset
-from longshot.data.formats.base import Format, assemble
+from longshot.data.formats.base import Format, assemble, record_keys
 from longshot.data.formats.tfds_folder import (
     Feature,
     Prepared,
@@ -34,22 +34,24 @@ class Tfds(Format):
     """``image`` and ``label`` name the features where the dataset leaves a choice."""
 
     name = "tfds"
+    sign = r"dataset_info\.json|features\.json|\d+\.\d+\.\d+"
+    rank = 81
     title = "a prepared TensorFlow Datasets folder, as TFRecord files"
     origin = "tfds.builder(NAME).download_and_prepare(), by default below ~/tensorflow_datasets"
     layout = (
         "[NAME/][CONFIG/]VERSION/: dataset_info.json, features.json, NAME-train.tfrecord-00000-of-00001 …"
     )
 
-    def __init__(self, image: str | None = None, label: str | None = None) -> None:
-        self.image, self.label = image, label
+    image: str | None = None
+    label: str | None = None
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """A version folder with both files, which Hugging Face's folders do not have, or one above a single such."""
+        """Recognise a version folder with both files, which Hugging Face's folders lack, or one above a single such."""
         return len(described_versions(path)) == 1
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """All splits; ``split`` and ``position`` are attributes, and so is every other feature of one value."""
+        """Open all splits; ``split`` and ``position`` are attributes, and so is every other feature of one value."""
         folders = version_folders(path)
         if len(folders) != 1:
             listed = f"{len(folders)} ({first([str(folder) for folder in folders])})" if folders else "none"
@@ -75,16 +77,15 @@ class Tfds(Format):
         columns = {"split": table["split"], "position": table["position"]}
         for feature in prepared.features:
             if feature.single and feature.kind in ("label", "text", "tensor") and feature != label:
-                columns[_free(feature.name, columns)] = _attribute(table, feature, prepared)
+                column = f"feature {feature.name}" if feature.name in columns else feature.name
+                columns[column] = _attribute(table, feature, prepared)
         store = store_of(prepared.files, table, RecordDecoder(image))
-        attributes = pa.table(columns)
-        return assemble(
-            name, self.source(path), classes, keys_of(classes, table), store, attributes=attributes
-        )
+        keys = record_keys(classes, table["split"].to_numpy(), table["position"].to_numpy())
+        return assemble(name, self.source(path), classes, keys, store, attributes=pa.table(columns))
 
 
 def image_feature(prepared: Prepared, name: str | None = None) -> str:
-    """The feature with the picture: the one called ``name``, the one called image, or the only one."""
+    """Choose the feature with the picture: the one called ``name``, the one called image, or the only one."""
     pictures = [f.name for f in prepared.features if f.kind == "image" and f.single]
     if name in pictures or (name is None and "image" in pictures):
         return name or "image"
@@ -101,7 +102,7 @@ def image_feature(prepared: Prepared, name: str | None = None) -> str:
 
 
 def _label_feature(prepared: Prepared, name: str | None) -> Feature:
-    """The feature with the class: the one called ``name``, the dataset's own choice, ``label``, or the only label."""
+    """Choose the feature with the class: ``name``, the dataset's own choice, ``label``, or the only label."""
     fitting = {f.name: f for f in prepared.features if f.single and f.kind in ("label", "text", "tensor")}
     labels = [feature.name for feature in fitting.values() if feature.kind == "label"]
     for choice in (name, *((prepared.supervised, "label") if name is None else ())):
@@ -119,7 +120,7 @@ def _label_feature(prepared: Prepared, name: str | None) -> Feature:
 
 
 def class_names(numbers: NDArray[np.int64], names: Sequence[str], classes: int = 0) -> NDArray[np.str_]:
-    """Class ids [N]: the label with leading zeros, and its name where there is one: ``07-horse``."""
+    """Return class ids: the label with leading zeros, and its name where there is one: ``07-horse``, [N]."""
     most = max(classes, len(names), int(numbers.max(initial=0)) + 1)
     width = len(str(most - 1))
     ids = [f"{number:0{width}d}" for number in range(most)]
@@ -130,20 +131,8 @@ def class_names(numbers: NDArray[np.int64], names: Sequence[str], classes: int =
     return np.array(ids)[numbers]
 
 
-def keys_of(classes: NDArray[np.str_], table: pa.Table) -> pa.Array:
-    """``class/train-12``: class, official split and number in it."""
-    parts = (pa.array(classes.tolist(), pa.string()), table["split"], table["position"].cast(pa.string()))
-    flat = [p.combine_chunks() if isinstance(p, pa.ChunkedArray) else p for p in parts]
-    record = pc.binary_join_element_wise(flat[1], flat[2], "-")
-    return pc.binary_join_element_wise(flat[0], record, "/")
-
-
-def _free(name: str, taken: dict[str, Any]) -> str:
-    return name if name not in taken else f"feature {name}"
-
-
 def _attribute(table: pa.Table, feature: Feature, prepared: Prepared) -> pa.ChunkedArray:
-    """A feature of one value; labels by their names, truth values as such."""
+    """Return a feature of one value; labels by their names, truth values as such."""
     values = table[f"feature:{feature.name}"]
     names = prepared.labels.get(feature.name)
     if feature.kind == "label" and names:
@@ -172,12 +161,12 @@ class Rule:
 
 
 def bin_of(values: NDArray[np.floating], bounds: Sequence[float]) -> Labels:
-    """[N] → the number of bounds that lie below each value; a value on a bound belongs to the bin before it."""
+    """Count the bounds that lie below each value; a value on a bound belongs to the bin before it, [N]."""
     return np.searchsorted(np.asarray(bounds, values.dtype), values, side="left").astype(np.int64)
 
 
 def _single(feature: str, groups: int = 0, of: int = 0) -> Callable[[pa.Table], Labels]:
-    """A feature of one value, in ``groups`` equal bins of the ``of`` values it can take where they are given."""
+    """Make a rule of a feature of one value, in ``groups`` equal bins of the ``of`` values it can take where given."""
 
     def function(table: pa.Table) -> Labels:
         values: Labels = pc.fill_null(table[f"feature:{feature}"], -1).to_numpy().astype(np.int64)
@@ -187,7 +176,7 @@ def _single(feature: str, groups: int = 0, of: int = 0) -> Callable[[pa.Table], 
 
 
 def _lists(table: pa.Table, feature: str) -> tuple[Labels, NDArray[np.floating]]:
-    """(row of each value [M], values [M]) of a feature with several values."""
+    """Return (row of each value [M], values [M]) of a feature with several values."""
     column = table[f"feature:{feature}"].combine_chunks()
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     values = np.asarray(pc.list_flatten(column).to_numpy(zero_copy_only=False), np.float32)
@@ -195,7 +184,7 @@ def _lists(table: pa.Table, feature: str) -> tuple[Labels, NDArray[np.floating]]
 
 
 def _depths(table: pa.Table, feature: str) -> tuple[Labels, NDArray[np.floating]]:
-    """(row of each object, its third coordinate)."""
+    """Return (row of each object, its third coordinate)."""
     rows, values = _lists(table, feature)
     return rows[::3], values.reshape(-1, 3)[:, 2]
 
@@ -207,19 +196,19 @@ def _closest(rows: Labels, depths: NDArray[np.floating], size: int, none: float)
 
 
 def clevr_count(table: pa.Table) -> Labels:
-    """Number of objects − 3; scenes have 3 to 10."""
+    """Count the objects of each scene, less 3; scenes have 3 to 10."""
     rows, _ = _lists(table, "objects/size")
     return np.bincount(rows, minlength=len(table)).astype(np.int64) - 3
 
 
 def clevr_distance(table: pa.Table) -> Labels:
-    """The bin of the closest object's distance from the camera (third of its ``pixel_coords``)."""
+    """Return the bin of the closest object's distance from the camera (third of its ``pixel_coords``)."""
     nearest = _closest(*_depths(table, "objects/pixel_coords"), len(table), np.inf)
     return np.where(np.isfinite(nearest), bin_of(nearest, CLEVR_BOUNDS), -1)
 
 
 def kitti_distance(table: pa.Table) -> Labels:
-    """The bin of the closest vehicle's distance ahead (third of its ``location``), 3 where there is none."""
+    """Return the bin of the closest vehicle's distance ahead (third of its ``location``), 3 where there is none."""
     _, kinds = _lists(table, "objects/type")
     rows, depths = _depths(table, "objects/location")
     vehicle = kinds < _VEHICLES

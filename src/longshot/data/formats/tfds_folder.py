@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from longshot.base import UserError, count, first, note
 from longshot.data.file_readers import read_object
-from longshot.data.formats.base import count_within, remembered
+from longshot.data.formats.base import cached_index, count_within
 from longshot.data.formats.spans import read_span, refuse_copied_records
 from longshot.data.formats.tfrecord import (
     FeatureValue,
@@ -56,7 +56,7 @@ class Feature:
 
 
 def read_features(file: Path) -> list[Feature]:
-    """The features in a features.json (or the older feature.json)."""
+    """Read the features in a features.json (or the older feature.json)."""
     try:
         return list(_flatten(json.loads(file.read_text("utf-8")), "", True))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -66,7 +66,7 @@ def read_features(file: Path) -> list[Feature]:
 
 
 def guess_features(example: Mapping[str, FeatureValue], labels: Mapping[str, list[str]]) -> list[Feature]:
-    """The features of a dataset without features.json, from its first record and its files of label names."""
+    """Guess the features of a dataset without features.json, from its first record and its files of label names."""
     features = []
     for name, value in sorted(example.items()):
         single = len(value) == 1
@@ -80,7 +80,7 @@ def guess_features(example: Mapping[str, FeatureValue], labels: Mapping[str, lis
 
 
 def _flatten(node: Mapping[str, Any], name: str, single: bool) -> Iterator[Feature]:
-    """The leaves of a tree of features, with nodes {pythonClassName, featuresDict | image …} or {type, content}."""
+    """Yield the leaves of a tree of features, with nodes {pythonClassName, featuresDict | …} or {type, content}."""
     python = str(node.get("pythonClassName") or node["type"]).rsplit(".", 1)[-1]
     content = _content(node)
     if python == "FeaturesDict":
@@ -97,7 +97,7 @@ def _flatten(node: Mapping[str, Any], name: str, single: bool) -> Iterator[Featu
 
 
 def _content(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The inside of a node, whichever way it is spelled; some versions put JSON text into JSON."""
+    """Return the inside of a node, whichever way it is spelled; some versions put JSON text into JSON."""
     if "pythonClassName" in node:
         inside = [value for key, value in node.items() if key not in ("pythonClassName", "description")]
         content: Any = inside[0] if inside else {}
@@ -126,13 +126,13 @@ class Prepared:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Records per split."""
+        """Count the records of each split."""
         counts = self.table["split"].value_counts().to_pylist()
         return {entry["values"]: entry["counts"] for entry in counts}
 
 
 def version_folders(path: Path) -> list[Path]:
-    """Folders with a version's shards at ``path``, below it, or below one of its configurations, the newest last."""
+    """List folders with a version's shards at ``path``, below it, or below a configuration in it, the newest last."""
     if not path.is_dir():
         return []
     if _is_prepared(path):
@@ -145,7 +145,7 @@ def version_folders(path: Path) -> list[Path]:
 
 
 def described_versions(path: Path) -> list[Path]:
-    """As ``version_folders``, of versions with both JSON files, and cheap: any folder of images is asked this.
+    """List versions with both JSON files, as ``version_folders`` does, but cheaply: any folder of images is asked this.
 
     One listing, and a second where ``path`` holds one folder beside TFDS's own ``downloads``.
     """
@@ -177,7 +177,7 @@ def _is_prepared(path: Path) -> bool:
 
 
 def read_prepared(folder: Path, *, refresh: bool = False) -> Prepared:
-    """The records of a version folder. Made in one pass that compares all checksums, and remembered."""
+    """Read the records of a version folder, in one pass that compares all checksums; the index is remembered."""
     info = _info(folder)
     shards = _shards(folder, info)
     files = [file for members in shards.values() for file in members]
@@ -189,7 +189,7 @@ def read_prepared(folder: Path, *, refresh: bool = False) -> Prepared:
     features = read_features(described) if described else guess_features(_first_example(files), labels)
     labels = {f.name: labels[n] for f in features if (n := f.name.replace("/", "-")) in labels}
     watched = [*files, *(f for f in (folder / "dataset_info.json", described) if f and f.is_file())]
-    table = remembered(
+    table = cached_index(
         f"tfds:{folder}", watched, lambda: _build(folder, shards, info, features), refresh=refresh
     )
     version = str(info.get("version") or folder.name)
@@ -198,7 +198,7 @@ def read_prepared(folder: Path, *, refresh: bool = False) -> Prepared:
 
 
 def _supervised(info: dict[str, Any]) -> str | None:
-    """The feature that ``supervised_keys`` calls the output, in both spellings."""
+    """Return the feature that ``supervised_keys`` calls the output, in both spellings."""
     keys = info.get("supervisedKeys") or {}
     items = keys.get("tuple", {}).get("items", [])
     output = items[1].get("featureKey") if len(items) > 1 else keys.get("output")
@@ -224,7 +224,7 @@ def _check_form(folder: Path, form: str) -> None:
 
 
 def _shards(folder: Path, info: dict[str, Any]) -> dict[str, list[Path]]:
-    """The files of each split in order; splits as dataset_info.json orders them. UserError for missing ones."""
+    """List the files of each split in order; splits as dataset_info.json orders them. UserError for missing ones."""
     present: dict[str, dict[int, Path]] = {}
     expected: dict[str, int] = {}
     for file in sorted(folder.iterdir()):
@@ -268,7 +268,7 @@ def _first_example(files: Sequence[Path]) -> dict[str, FeatureValue]:
 def _build(
     folder: Path, shards: dict[str, list[Path]], info: dict[str, Any], features: Sequence[Feature]
 ) -> pa.Table:
-    """The table of ``Prepared``: one pass over all shards."""
+    """Build the table of ``Prepared`` in one pass over all shards."""
     columns = _Columns(folder, features)
     files = [file for members in shards.values() for file in members]
     indexes = index_files(files, f"index {folder.parent.name}", visit=columns.add)
@@ -298,7 +298,7 @@ class _Columns:
         self.arrays: dict[str, list[pa.Array]] = {name: [] for name in self.features}
 
     def add(self, data: bytes) -> None:
-        """The values of one record."""
+        """Add the values of one record."""
         example = parse_example(data, self.features)
         for name, feature in self.features.items():
             self.values[name].append(_plain(example.get(name), feature))
@@ -307,7 +307,7 @@ class _Columns:
             self._flush()
 
     def finished(self) -> dict[str, pa.ChunkedArray]:
-        """The columns of the table."""
+        """Return the columns of the table."""
         self._flush()
         return {f"feature:{name}": pa.chunked_array(arrays) for name, arrays in self.arrays.items()}
 
@@ -327,7 +327,7 @@ class _Columns:
 def _check_lengths(
     folder: Path, shards: dict[str, list[Path]], sizes: dict[Path, int], info: dict[str, Any]
 ) -> None:
-    """UserError when a shard holds another number of records than dataset_info.json says."""
+    """Raise UserError when a shard holds another number of records than dataset_info.json says."""
     for split in info.get("splits", ()):
         lengths = split.get("shardLengths", split.get("shard_lengths", ()))
         members = shards.get(str(split.get("name")), [])
@@ -340,7 +340,7 @@ def _check_lengths(
 
 
 def _arrow_type(feature: Feature) -> pa.DataType:
-    """Records know integers, 32-bit floats and bytes only."""
+    """Return the Arrow type of a feature: records know integers, 32-bit floats and bytes only."""
     if feature.kind == "text" or feature.dtype in ("string", "object"):
         kind = pa.string()
     else:
@@ -350,7 +350,7 @@ def _arrow_type(feature: Feature) -> pa.DataType:
 
 
 def _plain(value: FeatureValue | None, feature: Feature) -> Any:
-    """A feature's values as Python values; a single one without its list, None where a record lacks it."""
+    """Return a feature's values as Python values; a single one without its list, None where a record lacks it."""
     if value is None:
         return None if feature.single else []
     plain = [v.decode("utf-8", "replace") for v in value] if isinstance(value, list) else value.tolist()

@@ -33,7 +33,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import UserError, progress
-from longshot.data.file_readers import reason_of
+from longshot.data.file_readers import explain_refusal
 from longshot.data.formats.spans import SpanStore
 from longshot.data.stores import ImageError, decode
 
@@ -52,7 +52,7 @@ class ProtoError(ValueError):
 
 
 def parse_example(data: bytes, names: Collection[str] | None = None) -> dict[str, FeatureValue]:
-    """Features by name: ``list[bytes]``, float32 [n] or int64 [n]; ``names`` leaves the others undecoded.
+    """Parse features by name: ``list[bytes]``, float32 [n] or int64 [n]; ``names`` leaves the others undecoded.
 
     A feature with no value of any kind is an empty list of bytes.
     """
@@ -77,7 +77,7 @@ def parse_example(data: bytes, names: Collection[str] | None = None) -> dict[str
 
 
 def _feature(data: bytes, parts: list[Span]) -> FeatureValue:
-    """The value of a Feature, whose parts (nearly always one) are merged."""
+    """Return the value of a Feature, whose parts (nearly always one) are merged."""
     kind = 0
     lists: list[Span] = []
     for part in parts:
@@ -99,7 +99,7 @@ def _feature(data: bytes, parts: list[Span]) -> FeatureValue:
 
 
 def _floats(data: bytes, lists: list[Span]) -> NDArray[np.float32]:
-    """Four bytes each, packed into one field or in a field each."""
+    """Read floats of four bytes each, packed into one field or in a field each."""
     packed = []
     for part in lists:
         for number, wire, start, stop, _ in message_fields(data, *part):
@@ -111,7 +111,7 @@ def _floats(data: bytes, lists: list[Span]) -> NDArray[np.float32]:
 
 
 def _integers(data: bytes, lists: list[Span]) -> NDArray[np.int64]:
-    """Varints, packed into one field or in a field each; negative numbers are stored modulo 2⁶⁴."""
+    """Read varints, packed into one field or in a field each; negative numbers are stored modulo 2⁶⁴."""
     integers = []
     for part in lists:
         for number, wire, start, stop, value in message_fields(data, *part):
@@ -127,7 +127,7 @@ def _integers(data: bytes, lists: list[Span]) -> NDArray[np.int64]:
 def message_fields(
     data: bytes | mmap.mmap, position: int, end: int
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """(field number, wire type, start and stop of the content, value of a varint) of the message in data[position:end].
+    """Yield (field number, wire type, start and stop of the content, value of a varint) of a message in ``data``.
 
     Nothing is copied: an image lies five messages deep.
     """
@@ -153,7 +153,7 @@ def message_fields(
 
 
 def _varint(data: bytes | mmap.mmap, position: int, end: int) -> tuple[int, int]:
-    """(value modulo 2⁶⁴, position behind it)."""
+    """Read (value modulo 2⁶⁴, position behind it)."""
     value, shift = 0, 0
     while position < end:
         byte = data[position]
@@ -185,7 +185,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 @cache
 def _package() -> Any:
-    """The module ``google_crc32c``, or None; its own slow fallback without C code is no gain."""
+    """Import ``google_crc32c``; None where it is missing or has no C code, as its slow fallback is no gain."""
     try:
         module = import_module("google_crc32c")
     except ImportError:
@@ -194,18 +194,18 @@ def _package() -> Any:
 
 
 def crc32c(data: Buffer) -> int:
-    """The CRC-32C of ``data``."""
+    """Compute the CRC-32C of ``data``."""
     package = _package()
     return int(package.value(bytes(data))) if package is not None else crc32c_numpy(data)
 
 
 def masked(crc: int) -> int:
-    """As TFRecord stores a checksum: rotated right by 15 bits, plus a constant, modulo 2³²."""
+    """Mask a checksum as TFRecord stores it: rotated right by 15 bits, plus a constant, modulo 2³²."""
     return (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF
 
 
 def crc32c_numpy(data: Buffer) -> int:
-    """CRC-32C without a package."""
+    """Compute CRC-32C without a package."""
     values = np.frombuffer(data, np.uint8)
     table = _table()
     state = 0xFFFFFFFF
@@ -221,7 +221,7 @@ def crc32c_numpy(data: Buffer) -> int:
 
 
 def masked_of_lengths(lengths: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """The masked checksums [N] of N lengths, each of them eight bytes, all at once."""
+    """Compute the masked checksums of lengths of eight bytes each, all at once, [N]."""
     raw = np.ascontiguousarray(lengths, "<u8").view(np.uint8).reshape(-1, 8).copy()
     raw[:, :4] ^= 0xFF
     state: NDArray[np.uint32] = np.bitwise_xor.reduce(_gather(_table(), raw), axis=1)
@@ -231,19 +231,19 @@ def masked_of_lengths(lengths: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 
 def _gather(table: NDArray[np.uint32], rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """What each byte [..., n] contributes, by its distance from the end of its row."""
+    """Return what each byte [..., n] contributes, by its distance from the end of its row."""
     return table.reshape(-1).take(_starts()[-rows.shape[-1] :] + rows)
 
 
 @cache
 def _starts() -> NDArray[np.int64]:
-    """Where the table's row for each byte of a whole block begins, the farthest from the end first."""
+    """Return where the table's row for each byte of a whole block begins, the farthest from the end first."""
     return np.arange(_BLOCK - 1, -1, -1, dtype=np.int64) * 256
 
 
 @cache
 def _table() -> NDArray[np.uint32]:
-    """[distance, value]: the state after a byte of that value and ``distance`` zero bytes."""
+    """Build the table [distance, value]: the state after a byte of that value and ``distance`` zero bytes."""
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         first = np.where(first & 1, (first >> 1) ^ np.uint32(_POLYNOMIAL), first >> 1).astype(np.uint32)
@@ -266,37 +266,32 @@ class RecordIndex:
         return len(self.offsets)
 
 
-def index_file(path: Path, *, verify: bool = False, visit: Visit | None = None) -> RecordIndex:
-    """The records of a file, found by hopping from length to length; the checksums of all lengths are compared.
+def index_file(path: Path, visit: Visit | None = None) -> RecordIndex:
+    """Find the records of a file by hopping from length to length; the checksums of all lengths are compared.
 
-    ``verify`` also reads all data and compares its checksums; ``visit`` is then given the data of every record and may
+    With ``visit`` all data is read and its checksums are compared, too; it is given the data of every record and may
     raise ProtoError. UserError with file, byte and what is wrong.
     """
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size == 0:
-                return RecordIndex(np.empty(0, np.int64), np.empty(0, np.int64))
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                if hasattr(mmap, "MADV_SEQUENTIAL"):
-                    mapped.madvise(mmap.MADV_SEQUENTIAL)
-                index = _hop(path, mapped, size)
-                if verify or visit is not None:
-                    _verify(path, mapped, index, visit)
-    except OSError as error:
-        raise UserError(f"Cannot open {path}: {reason_of(error)}.") from error
+    with explain_refusal("open", path), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0:
+            return RecordIndex(np.empty(0, np.int64), np.empty(0, np.int64))
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            if hasattr(mmap, "MADV_SEQUENTIAL"):
+                mapped.madvise(mmap.MADV_SEQUENTIAL)
+            index = _hop(path, mapped, size)
+            if visit is not None:
+                _verify(path, mapped, index, visit)
     return index
 
 
-def index_files(
-    files: Sequence[Path], description: str, *, verify: bool = False, visit: Visit | None = None
-) -> list[RecordIndex]:
-    """``index_file`` of every file, with a progress bar over their bytes."""
+def index_files(files: Sequence[Path], description: str, visit: Visit | None = None) -> list[RecordIndex]:
+    """Index every file as ``index_file`` does, with a progress bar over their bytes."""
     sizes = [file.stat().st_size for file in files]
     with progress(description, total=sum(sizes) // 1_000_000, unit="MB") as bar:
         indexes, done, shown = [], 0, 0
         for file, size in zip(files, sizes, strict=True):
-            indexes.append(index_file(file, verify=verify, visit=visit))
+            indexes.append(index_file(file, visit))
             done += size
             bar.advance(done // 1_000_000 - shown)
             shown = done // 1_000_000
@@ -304,7 +299,7 @@ def index_files(
 
 
 def span_columns(indexes: Sequence[RecordIndex]) -> dict[str, NDArray[Any]]:
-    """The columns ``file``, ``offset`` and ``length`` of all records [N], for ``store_of``."""
+    """Return the columns ``file``, ``offset`` and ``length`` of all records [N], for ``store_of``."""
     return {
         "file": np.repeat(np.arange(len(indexes), dtype=np.int32), [len(index) for index in indexes]),
         "offset": np.concatenate([index.offsets for index in indexes]),
@@ -313,7 +308,7 @@ def span_columns(indexes: Sequence[RecordIndex]) -> dict[str, NDArray[Any]]:
 
 
 def unframe(raw: bytes, where: str) -> bytes:
-    """The data of one whole record; ImageError when a checksum fails or the record is not the one that was indexed.
+    """Return the data of one whole record; ImageError when a checksum fails or it is not the record that was indexed.
 
     The length was checked when the file was indexed, so its checksum is looked at when it is another one now.
     """
@@ -331,7 +326,7 @@ def unframe(raw: bytes, where: str) -> bytes:
 
 
 def parse_record(raw: bytes, where: str, names: Sequence[str] | None = None) -> dict[str, FeatureValue]:
-    """The features of the ``tf.train.Example`` in one whole record."""
+    """Parse the features of the ``tf.train.Example`` in one whole record."""
     try:
         return parse_example(unframe(raw, where), names)
     except ProtoError as error:
@@ -349,7 +344,7 @@ class RecordDecoder:
     scale: int = 1
 
     def encoded(self, raw: bytes, where: str) -> bytes:
-        """The image in the record, as it is encoded."""
+        """Return the image in the record, as it is encoded."""
         values = parse_record(raw, where, (self.image,)).get(self.image)
         if not isinstance(values, list) or len(values) != 1:
             raise ImageError(where, f"the record has no image in the feature '{self.image}'")
@@ -363,7 +358,7 @@ class RecordDecoder:
 
 
 def store_of(files: Sequence[Path], index: pa.Table, decoder: RecordDecoder) -> SpanStore:
-    """A store of the records in a table with the columns ``file``, ``offset`` and ``length``."""
+    """Return a store of the records in a table with the columns ``file``, ``offset`` and ``length``."""
     file, offset, length = (index[name].to_numpy() for name in ("file", "offset", "length"))
     return SpanStore(tuple(str(f) for f in files), file, offset, length, decoder)
 
@@ -396,12 +391,12 @@ def _hop(path: Path, mapped: mmap.mmap, size: int) -> RecordIndex:
 
 
 def _heads(mapped: mmap.mmap, offsets: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-    """Length [N] and stored checksum of it [N]. Copies: nothing may point into the map when it is closed."""
+    """Read length [N] and stored checksum of it [N]. Copies: nothing may point into the map when it is closed."""
     heads = np.frombuffer(mapped, np.uint8)[offsets[:, None] + np.arange(HEAD)]
     return heads[:, :8].copy().view("<u8").reshape(-1), heads[:, 8:].copy().view("<u4").reshape(-1)
 
 
-def _verify(path: Path, mapped: mmap.mmap, index: RecordIndex, visit: Visit | None) -> None:
+def _verify(path: Path, mapped: mmap.mmap, index: RecordIndex, visit: Visit) -> None:
     for number, (offset, length) in enumerate(
         zip(index.offsets.tolist(), index.lengths.tolist(), strict=True)
     ):
@@ -409,11 +404,10 @@ def _verify(path: Path, mapped: mmap.mmap, index: RecordIndex, visit: Visit | No
         data = mapped[offset + HEAD : end]
         if _CRC.unpack_from(mapped, end)[0] != masked(crc32c(data)):
             raise _damaged(path, number, offset, "the checksum of its data is wrong (CRC failed)")
-        if visit is not None:
-            try:
-                visit(data)
-            except ProtoError as error:
-                raise _damaged(path, number, offset, f"it is no tf.train.Example, but has {error}") from error
+        try:
+            visit(data)
+        except ProtoError as error:
+            raise _damaged(path, number, offset, f"it is no tf.train.Example, but has {error}") from error
 
 
 def _damaged(path: Path, number: int, offset: int, reason: str) -> UserError:

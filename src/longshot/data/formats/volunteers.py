@@ -15,18 +15,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base import UserError, count, first, note, progress
+from longshot.base import UserError, check_count, count, first, note, progress
 from longshot.data.dataset import Dataset, canonical_split
-from longshot.data.file_readers import attribute_column, check_splits, header, read_csv, read_object, repeated
+from longshot.data.file_readers import (
+    attribute_column,
+    check_splits,
+    read_csv,
+    read_header,
+    read_object,
+    refuse_repeated,
+)
 from longshot.data.formats.base import (
     Format,
     assemble,
+    cached_index,
     count_within,
     folders,
     image_names,
     need_all,
     need_folder,
-    remembered,
 )
 from longshot.data.scan import Scan, scan_folder
 from longshot.data.stores import FileStore
@@ -58,20 +65,21 @@ class Orbit(Format):
     """
 
     name = "orbit"
+    sign = ""
     title = "ORBIT: videos of their own objects by people who are blind or low-vision"
     origin = "https://github.com/microsoft/ORBIT-Dataset (frames: city.figshare.com; data/orbit_extra_annotations.zip)"
     layout = f"{_LAYOUT}; annotations/[train|validation|test/]VIDEO.json"
 
-    def __init__(self, step: int = 1) -> None:
-        if isinstance(step, bool) or not isinstance(step, int) or step < 1:
-            raise UserError(f"ORBIT's step is {step!r}; it must be a whole number of frames, at least 1.")
-        self.step = step
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        check_count("ORBIT", "step", self.step, least=1)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """All frames, with what is annotated of them; null where nothing is."""
+        """Open all frames, with what is annotated of them; null where nothing is."""
         need_folder(path, "ORBIT", "train, validation and test, or the folders of users")
         modes = _modes(path, refresh)
-        index = remembered(
+        index = cached_index(
             self.source(path), list(_watched(path, modes)), lambda: _read_annotations(modes), refresh=refresh
         )
         files = pa.concat_arrays([_prefixed(mode.scan.keys, mode.folder) for mode in modes])
@@ -127,7 +135,7 @@ def _modes(path: Path, refresh: bool) -> list[_Mode]:
 
 
 def _split_path(path: Path, mode: _Mode, video: str) -> tuple[str, str, str, str]:
-    """``P177/bag/clean/VIDEO`` → its four parts."""
+    """Split ``P177/bag/clean/VIDEO`` into its four parts."""
     parts = video.split("/")
     if len(parts) != 4 or parts[2] not in _TYPES:
         raise UserError(
@@ -145,7 +153,7 @@ def _prefixed(keys: pa.Array, folder: str) -> pa.Array:
 
 
 def _watched(path: Path, modes: list[_Mode]) -> Iterator[Path]:
-    """What the index depends on: the folder of each video and the files of annotations."""
+    """Yield what the index depends on: the folder of each video and the files of annotations."""
     for mode in modes:
         yield from (path / mode.folder / video for video in mode.scan.class_ids)
         if mode.annotations.is_dir():
@@ -153,7 +161,7 @@ def _watched(path: Path, modes: list[_Mode]) -> Iterator[Path]:
 
 
 def _read_annotations(modes: list[_Mode]) -> pa.Table:
-    """One row per frame in the order of the scans: the seven flags and the share of the frame that the box covers."""
+    """Read the annotations, a row per frame in the order of the scans: seven flags and the share its box covers."""
     columns: dict[str, list[Any]] = {column: [] for column in (*_FLAGS, "object_area")}
     total = sum(len(mode.scan.keys) for mode in modes)
     with progress("read ORBIT's annotations", total=total, unit="frames") as bar:
@@ -204,7 +212,7 @@ def _append(columns: dict[str, list[Any]], annotation: Any, file: Path, frame: s
 
 
 def _attributes(videos: list[tuple[str, str, str, str]], video: pa.Array, index: pa.Table) -> pa.Table:
-    """Columns [N] from the place of each frame and from its annotation."""
+    """Build columns [N] from the place of each frame and from its annotation."""
     users, _, kinds, names = (
         pa.array(values, pa.string()).take(video) for values in zip(*videos, strict=True)
     )
@@ -225,7 +233,7 @@ def _attributes(videos: list[tuple[str, str, str, str]], video: pa.Array, index:
 
 
 def _tell_coverage(attributes: pa.Table, name: str) -> None:
-    """A note when issues are annotated for some frames only."""
+    """Note when issues are annotated for some frames only."""
     annotated = len(attributes) - attributes["quality_issues"].null_count
     if annotated < len(attributes):
         share = 100 * annotated / len(attributes)
@@ -250,18 +258,21 @@ class DanishFungi(Format):
     """
 
     name = "danish-fungi"
+    sign = "DF20.*"
     title = "Danish Fungi 2020: DF20 (1,604 species) and DF20-Mini"
     origin = "https://sites.google.com/view/danish-fungi-dataset"
     layout = "DF20[M]-train_metadata_PROD*.csv, DF20[M]-public_test_metadata_PROD*.csv, DF20*/*.jpg"
 
-    def __init__(self, mini: bool | None = None, images: str | None = None) -> None:
-        if not isinstance(mini, bool | None) or not isinstance(images, str | None):
-            raise TypeError("mini is True or False and images the path of a folder")
-        self.mini, self.images = mini, images
+    mini: bool | None = None
+    images: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mini, bool | None):
+            raise TypeError("mini is True or False")
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """A table by its published name."""
+        """Recognise a table by its published name."""
         return any(
             (path / f"{kind}-train_metadata_PROD{version}.csv").is_file()
             for kind in ("DF20", "DF20M")
@@ -269,7 +280,7 @@ class DanishFungi(Format):
         )
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """The rows of both tables whose species is known; every photo they name must be there."""
+        """Open the rows of both tables whose species is known; every photo they name must be there."""
         need_folder(path, "Danish Fungi", "the tables and the folder of photos")
         tables = self._tables(path)
         table = _concat([_read(file, part) for file, part in tables])
@@ -284,14 +295,10 @@ class DanishFungi(Format):
         keys = pc.extract_regex(table["image_path"].combine_chunks(), pattern=r"(?P<name>[^/\\]+)$").field(
             "name"
         )
-        twice = repeated(keys.to_pylist())
-        if twice:
-            raise UserError(
-                f"The tables of {path} list {count(twice, 'photo')} more than once ({first(twice)})."
-            )
+        refuse_repeated(keys.to_pylist(), "photo", f"The tables of {path} list")
         folder, files = self._find(path, tables[0][0], keys.to_pylist())
         classes = np.array(table["species"].to_pylist())
-        order = pa.array(np.lexsort((np.array(keys.to_pylist()), classes)))
+        order = pc.array_sort_indices(keys)
         extra = [column for column in table.column_names if column not in _NAMES]
         attributes = pa.table({c: attribute_column(table[c], c, str(tables[0][0])) for c in extra})
         return assemble(
@@ -305,7 +312,7 @@ class DanishFungi(Format):
         )
 
     def _tables(self, path: Path) -> list[tuple[Path, str]]:
-        """(file, part) of one of the two datasets, in the folder or one below."""
+        """List (file, part) of one of the two datasets, in the folder or one below."""
         tables: dict[bool, list[tuple[Path, str]]] = {}
         for mini, kind in ((False, "DF20"), (True, "DF20M")):
             for word, part in _PARTS.items():
@@ -333,7 +340,7 @@ class DanishFungi(Format):
         return tables[chosen]
 
     def _find(self, path: Path, table: Path, keys: list[str]) -> tuple[Path, list[str]]:
-        """The folder of the photos, and the name of each there: the copies of 300 pixels spell endings otherwise."""
+        """Find the folder of the photos, and the name of each there: copies of 300 pixels spell endings otherwise."""
         if self.images is not None:
             candidates = [path / self.images]
         else:
@@ -370,7 +377,7 @@ def _stem(file: str) -> str:
 
 def _read(file: Path, part: str) -> pa.Table:
     data = file.read_bytes()
-    columns = header(data, str(file))
+    columns = read_header(data, str(file))
     absent = [column for column in (*RANKS, "image_path") if column not in columns]
     if absent:
         raise UserError(f"{file} has no column {' and '.join(absent)}; is it the table of Danish Fungi 2020?")
@@ -379,7 +386,7 @@ def _read(file: Path, part: str) -> pa.Table:
 
 
 def _concat(tables: list[pa.Table]) -> pa.Table:
-    """One below the other; a column that holds numbers here and words there becomes words."""
+    """Put tables one below the other; a column that holds numbers here and words there becomes words."""
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException:
@@ -388,7 +395,7 @@ def _concat(tables: list[pa.Table]) -> pa.Table:
 
 
 def _taxonomy(table: pa.Table) -> Taxonomy:
-    """Kingdom … genus above each species; a rank that is empty is left out of the path."""
+    """Build kingdom … genus above each species; a rank that is empty is left out of the path."""
     rows = table.select(RANKS).group_by(list(RANKS), use_threads=False).aggregate([]).to_pylist()
     pairs = [(row["species"], "/".join(row[rank] for rank in RANKS[:-1] if row[rank])) for row in rows]
     return from_parent_column(sorted(pairs))

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from longshot.base import Record, UserError, count, first, note, read_record
 from longshot.data.dataset import SPLITS, Dataset, canonical_split
-from longshot.data.file_readers import reason_of, repeated
-from longshot.data.formats.base import Format, assemble
-from longshot.data.formats.tfds import RULES, class_names, image_feature, keys_of
+from longshot.data.file_readers import reason_of, refuse_repeated
+from longshot.data.formats.base import Format, assemble, number_within, record_keys
+from longshot.data.formats.tfds import RULES, class_names, image_feature
 from longshot.data.formats.tfds_folder import Prepared, read_prepared, version_folders
 from longshot.data.formats.tfrecord import RecordDecoder, store_of
 from longshot.data.stores import RowsStore, escape_name
@@ -59,14 +59,18 @@ class VtabTask(Record):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Images of train, validation and test when the copy is complete."""
-        return {split: stop - start for split, (_, start, stop) in cut(self.pieces, self.official).items()}
+        """Count the images of train, validation and test when the copy is complete."""
+        return {
+            split: stop - start for split, (_, start, stop) in cut_splits(self.pieces, self.official).items()
+        }
 
 
-def cut(pieces: Mapping[str, SplitSlice], official: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:
-    """Percent of official splits → record numbers: {split: (official split, from, to)}, ``to`` excluded.
+def cut_splits(
+    pieces: Mapping[str, SplitSlice], official: Mapping[str, int]
+) -> dict[str, tuple[str, int, int]]:
+    """Turn percent of official splits into record numbers: {split: (official split, from, to)}, ``to`` excluded.
 
-    >>> cut({"train": ("train", 0, 90), "validation": ("train", 90, 100)}, {"train": 3060})
+    >>> cut_splits({"train": ("train", 0, 90), "validation": ("train", 90, 100)}, {"train": 3060})
     {'train': ('train', 0, 2754), 'validation': ('train', 2754, 3060)}
     """
     return {
@@ -75,7 +79,7 @@ def cut(pieces: Mapping[str, SplitSlice], official: Mapping[str, int]) -> dict[s
     }
 
 
-TASKS: dict[str, VtabTask] = {
+VTAB_TASKS: dict[str, VtabTask] = {
     entry["name"]: read_record(VtabTask, entry, f"The task {entry['name']}")
     for entry in json.loads(files(__package__).joinpath("vtab_tasks.json").read_text("utf-8"))
 }
@@ -86,7 +90,7 @@ _FILES = {"train": "train800.txt", "validation": "val200.txt", "test": "test.txt
 
 
 def find_lists(path: Path, task: VtabTask) -> Path | None:
-    """The folder with the lists of a task: ``path`` itself, or the task's folder in it."""
+    """Find the folder with the lists of a task: ``path`` itself, or the task's folder in it."""
     for folder in (path, path / (task.folder or task.name), path / task.name):
         if (folder / _FILES["train"]).is_file():
             return folder
@@ -94,7 +98,7 @@ def find_lists(path: Path, task: VtabTask) -> Path | None:
 
 
 def open_lists(folder: Path, task: VtabTask, name: str, source: str) -> Dataset:
-    """The images that the three lists name; the order of lines is the order of images."""
+    """Open the images that the three lists name; the order of lines is the order of images."""
     paths: list[str] = []
     labels: list[int] = []
     splits: list[str] = []
@@ -111,12 +115,8 @@ def open_lists(folder: Path, task: VtabTask, name: str, source: str) -> Dataset:
             f"The lists in {folder} name {len(missing):,} of {len(paths):,} images that are not there "
             f"({first(missing)}); unpack the rest."
         )
-    twice = repeated(paths)
-    if twice:
-        raise UserError(
-            f"The lists in {folder} name {len(paths) - len(set(paths)):,} images more than once ({first(twice)}); an "
-            f"image belongs to one of train, validation and test."
-        )
+    remedy = "let each belong to one of train, validation and test"
+    refuse_repeated(paths, "image", f"The lists in {folder} name", remedy)
     if splits.count("test") != task.sizes["test"]:
         note(
             f"{folder} has {splits.count('test'):,} test images, VTAB's {task.name} has {task.sizes['test']:,}."
@@ -128,7 +128,7 @@ def open_lists(folder: Path, task: VtabTask, name: str, source: str) -> Dataset:
 
 
 def _read(file: Path, task: VtabTask) -> list[tuple[str, int]]:
-    """(path, label) of every line."""
+    """Read (path, label) of every line."""
     try:
         lines = file.read_text("utf-8", "surrogateescape").split("\n")
     except OSError as error:
@@ -152,22 +152,25 @@ class Vtab(Format):
     the number of an image in its split."""
 
     name = "vtab"
+    sign = ""
+    rank = 82
     title = "a task of VTAB with its derived splits and labels"
     origin = "TFDS folders (tfds.builder(…).download_and_prepare()), VTAB-1k image lists, or any dataset with splits"
     layout = "NAME/[CONFIG/]VERSION/*.tfrecord-* | train800.txt, val200.txt, test.txt | a dataset with splits"
 
-    def __init__(self, task: str | None = None) -> None:
-        if task is not None and task not in TASKS:
-            near = get_close_matches(task, TASKS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"the tasks are {', '.join(TASKS)}."
-            raise UserError(f"VTAB has no task '{task}'; {hint}")
-        self.task = task
+    task: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.task is not None and self.task not in VTAB_TASKS:
+            near = get_close_matches(self.task, VTAB_TASKS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"the tasks are {', '.join(VTAB_TASKS)}."
+            raise UserError(f"VTAB has no task '{self.task}'; {hint}")
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        """The task's images; UserError when nothing at ``path`` holds them."""
+        """Open the task's images; UserError when nothing at ``path`` holds them."""
         if self.task is None:
-            raise UserError(f"Choose a task, as in vtab(task='cifar100'); there are {', '.join(TASKS)}.")
-        task, source = TASKS[self.task], self.source(path)
+            raise UserError(f"Choose a task, as in vtab(task='cifar100'); there are {', '.join(VTAB_TASKS)}.")
+        task, source = VTAB_TASKS[self.task], self.source(path)
         if name == escape_name(path.stem):
             name = f"vtab-{task.name}"  # the folder is called by what holds all tasks
         folder = _find_version(path, task)
@@ -180,7 +183,7 @@ class Vtab(Format):
 
 
 def _find_version(path: Path, task: VtabTask) -> Path | None:
-    """The version folder that VTAB would take: one that fits, the newest of those; else the newest, with a note."""
+    """Find the version folder that VTAB would take: the newest that fits, else the newest with a note."""
     dataset, _, config = task.tfds.partition("/")
     inside = [path / dataset / config, path / dataset] if config else [path / dataset]
     own = [path / config, path] if config else [path]
@@ -230,9 +233,8 @@ def _from_tfds(prepared: Prepared, task: VtabTask, name: str, source: str) -> Da
     classes = class_names(labels, names if len(names) == task.classes else (), task.classes)
     decoder = RecordDecoder(image_feature(prepared), task.scale)
     store = store_of(prepared.files, table, decoder)
-    return assemble(
-        name, source, classes, keys_of(classes, table), store, attributes=_columns(split, position)
-    )
+    keys = record_keys(classes, table["split"].to_numpy(), table["position"].to_numpy())
+    return assemble(name, source, classes, keys, store, attributes=_columns(split, position))
 
 
 def _columns(split: NDArray[np.str_], position: NDArray[np.int64]) -> pa.Table:
@@ -246,7 +248,7 @@ def _cut_rows(
     sizes: dict[str, int],
     where: Path,
 ) -> tuple[NDArray[np.int64], NDArray[np.str_], NDArray[np.int64]]:
-    """(rows, their split, their number in it) of the task, from official split and number of every row [N]."""
+    """Return (rows, their split, their number in it) of the task, from official split and number of every row [N]."""
     missing = sorted({piece[0] for piece in task.pieces.values()} - set(sizes))
     if missing:
         raise UserError(
@@ -254,7 +256,7 @@ def _cut_rows(
             f"it again."
         )
     rows, splits, positions = [], [], []
-    for split, (part, low, high) in cut(task.pieces, sizes).items():
+    for split, (part, low, high) in cut_splits(task.pieces, sizes).items():
         inside = np.flatnonzero((official == part) & (number >= low) & (number < high))
         rows.append(inside)
         splits.append(np.full(len(inside), split))
@@ -263,7 +265,7 @@ def _cut_rows(
 
 
 def _compare_sizes(task: VtabTask, sizes: dict[str, int], where: str) -> None:
-    """A note when the copy does not have the records that VTAB's has."""
+    """Note when the copy does not have the records that VTAB's has."""
     wrong = [
         f"{part} {sizes.get(part, 0):,} of {n:,}" for part, n in task.official.items() if sizes.get(part) != n
     ]
@@ -275,7 +277,7 @@ def _compare_sizes(task: VtabTask, sizes: dict[str, int], where: str) -> None:
 
 
 def _from_dataset(path: Path, task: VtabTask, name: str, source: str, refresh: bool) -> Dataset:
-    """Any dataset that has the task's classes and the attribute ``split``; orders by ``position`` or by key."""
+    """Open any dataset that has the task's classes and the attribute ``split``, ordered by ``position`` or by key."""
     from longshot.data.opening import open_located  # which opens formats, this one among them
 
     try:
@@ -304,7 +306,7 @@ def _from_dataset(path: Path, task: VtabTask, name: str, source: str, refresh: b
         f"The images of {path} are in another order than in TFDS, so the first 800 and 200 of {task.name} are others "
         f"than VTAB's."
     )
-    number = _ranks(official, _order(dataset, path))
+    number = number_within(official, _order(dataset, path))
     sizes = {str(part): int(n) for part, n in zip(*np.unique(official, return_counts=True), strict=True)}
     if all(split in sizes for split in SPLITS):
         rows = np.flatnonzero(np.isin(official, SPLITS))
@@ -326,7 +328,7 @@ def _from_dataset(path: Path, task: VtabTask, name: str, source: str, refresh: b
 
 
 def _order(dataset: Dataset, path: Path) -> NDArray[np.int64]:
-    """What images are ordered by [N]: the attribute ``position``, or the record number at the end of every key."""
+    """Return what images are ordered by: the attribute ``position``, or the number at the end of every key, [N]."""
     assert dataset.attributes is not None
     if "position" in dataset.attributes.column_names:
         column = dataset.attributes["position"]
@@ -340,12 +342,3 @@ def _order(dataset: Dataset, path: Path) -> NDArray[np.int64]:
             f"'position' (whole numbers)."
         )
     return np.array([int(match[1]) for match in matches if match], np.int64)
-
-
-def _ranks(split: NDArray[np.str_], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The number of each row among those of its split [N]; equal places keep the order of rows."""
-    sort = np.lexsort((order, split))
-    _, starts, sizes = np.unique(split[sort], return_index=True, return_counts=True)
-    ranks = np.empty(len(sort), np.int64)
-    ranks[sort] = np.arange(len(sort)) - np.repeat(starts, sizes)
-    return ranks

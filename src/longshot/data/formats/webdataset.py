@@ -18,15 +18,13 @@ import pyarrow.compute as pc
 
 from longshot.base import UserError, count, first, note, progress
 from longshot.data.dataset import Dataset, canonical_split
-from longshot.data.file_readers import repeated
+from longshot.data.file_readers import repeated_names
 from longshot.data.formats.base import (
     Format,
     assemble,
-    check_texts,
-    class_splits,
+    cached_index,
     flat_names,
     label_names,
-    remembered,
 )
 from longshot.data.formats.spans import (
     SpanStore,
@@ -65,19 +63,16 @@ class WebDataset(Format):
     """
 
     name = "webdataset"
+    sign = r".*\.tar"
+    rank = 4
     title = "WebDataset: tar shards of samples"
     origin = "webdataset.ShardWriter, img2dataset, the wds/… copies of VTAB tasks on Hugging Face"
     layout = "[train/]NAME-000000.tar …: KEY.jpg with KEY.cls, KEY.txt or KEY.json; classnames.txt"
 
-    def __init__(
-        self,
-        *,
-        label: str | None = None,
-        image: str | None = None,
-        shards: str | None = None,
-        shard_keys: bool = False,
-    ) -> None:
-        self.label, self.image, self.shards, self.shard_keys = label, image, shards, shard_keys
+    label: str | None = None
+    image: str | None = None
+    shards: str | None = None
+    shard_keys: bool = False
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
@@ -90,11 +85,10 @@ class WebDataset(Format):
         return any(name.endswith(".tar") and name[-5:-4].isdecimal() for name in names)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
-        check_texts(self)
         root, shards = _shards(path, self.shards)
         if path.is_dir():
             check_runs(shards, chosen=self.shards is not None)
-        index = remembered(self.source(path), shards, lambda: self._index(root, shards), refresh=refresh)
+        index = cached_index(self.source(path), shards, lambda: self._index(root, shards), refresh=refresh)
         labels: pa.Array = index["label"].combine_chunks()
         keys: pa.Array = index["key"].combine_chunks()
         names = next(
@@ -110,14 +104,11 @@ class WebDataset(Format):
         files = index["file"].to_numpy()
         homes = [canonical_split(shard.parent.name) if shard.parent != root else None for shard in shards]
         parts = np.array([home or "" for home in homes], dtype=np.str_)[files]
-        splits = class_splits(classes, parts)
         fields = {
             column.removeprefix(_FIELD): index[column]
             for column in index.column_names
             if column.startswith(_FIELD)
         }
-        if not splits and len(set(parts.tolist())) > 1:
-            fields["split"] = pa.array(parts.tolist(), pa.string())
         left_out = (index.schema.metadata or {}).get(_LEFT_OUT, b"").decode()
         return assemble(
             name,
@@ -132,13 +123,13 @@ class WebDataset(Format):
                 names=keys,
             ),
             attributes=pa.table(fields) if fields else None,
-            splits=splits,
+            parts=parts,
             nested=True,
             left_out=(left_out,) if left_out else (),
         )
 
     def _index(self, root: Path, shards: Sequence[Path]) -> pa.Table:
-        """One row per sample: key, label, where its image lies, and the fields of its .json."""
+        """Index the samples, a row each: key, label, where its image lies, and the fields of its .json."""
         rows: list[tuple[str, str, int, int, int]] = []
         fields = JsonFields()
         unlabelled: list[str] = []
@@ -183,7 +174,7 @@ class WebDataset(Format):
         for folder in {shard.parent for shard in shards}:
             inside = [number for number, shard in enumerate(shards) if shard.parent == folder]
             check_samples(folder, {shards[number].name: samples[number] for number in inside})
-        twice = repeated(row[0] for row in rows)
+        twice = repeated_names(row[0] for row in rows)
         if twice:
             raise UserError(
                 f"{count(twice, 'key')} of {root} name more than one sample ({first(twice)}); where shards number "
@@ -203,7 +194,7 @@ class WebDataset(Format):
         return members[images[0]] if images else None
 
     def _label(self, members: _Members, shard: Path, content: dict[str, Any]) -> str:
-        """The class of a sample, ``""`` when there is none; a field that gives it is taken out of ``content``."""
+        """Return the class of a sample, ``""`` when there is none; the field it is read from leaves ``content``."""
         if self.label in members:
             return _text(members, str(self.label), shard)
         if self.label is None:
@@ -221,7 +212,7 @@ def _text(members: _Members, extension: str, shard: Path) -> str:
 
 
 def _json(members: _Members, shard: Path) -> dict[str, Any]:
-    """The fields of a sample's .json; none where it has no such file, or one that is no object."""
+    """Read the fields of a sample's .json; none where it has no such file, or one that is no object."""
     if "json" not in members:
         return {}
     try:
@@ -235,7 +226,7 @@ def _json(members: _Members, shard: Path) -> dict[str, Any]:
 
 
 def _shards(path: Path, pattern: str | None) -> tuple[Path, list[Path]]:
-    """(folder, shards in order) of one .tar or a folder; ``pattern`` chooses among those of a folder."""
+    """Find (folder, shards in order) of one .tar or a folder; ``pattern`` chooses among those of a folder."""
     if path.is_file():
         return path.parent, [path]
     braces = _BRACES.search(pattern or "")
@@ -262,7 +253,7 @@ def _shards(path: Path, pattern: str | None) -> tuple[Path, list[Path]]:
 
 
 def _is_labelled(shard: Path) -> bool:
-    """Whether images at the beginning of a tar have labels beside them, as those in class folders have not."""
+    """Tell whether images at the beginning of a tar have labels beside them, as those in class folders have not."""
     members: dict[str, set[str]] = {}
     with contextlib.suppress(UserError):  # a damaged one is told when it is opened
         for name, _, _ in islice(tar_members(shard), _LOOKED_AT):
@@ -273,7 +264,7 @@ def _is_labelled(shard: Path) -> bool:
 
 
 def _samples(shard: Path) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
-    """(key, {extension: (offset, length)}) of each sample of a shard, in order."""
+    """Yield (key, {extension: (offset, length)}) of each sample of a shard, in order."""
     current = ""
     members: dict[str, tuple[int, int]] = {}
     seen: set[str] = set()
@@ -318,7 +309,7 @@ class JsonFields:
         self.beyond: set[str] = set()
 
     def add(self, content: Mapping[str, Any]) -> None:
-        """The fields of the next sample, empty where it has no .json."""
+        """Add the fields of the next sample, empty where it has no .json."""
         for name, value in content.items():
             if isinstance(value, list | dict):
                 self.nested.add(name)
@@ -329,7 +320,7 @@ class JsonFields:
         self.samples += 1
 
     def columns(self) -> dict[str, pa.Array]:
-        """{field: array [samples]}, null where a sample lacks it; a field that is nested anywhere is left out."""
+        """Return {field: array [samples]}, null where a sample lacks it; what is nested anywhere is left out."""
         return {
             name: _column([values.get(sample) for sample in range(self.samples)])
             for name, values in self.values.items()
@@ -337,7 +328,7 @@ class JsonFields:
         }
 
     def left_out(self) -> str:
-        """What became no column, in words; empty where everything did."""
+        """Say what became no column; empty where everything did."""
         parts = []
         if self.nested:
             noun = count(len(self.nested), "field")
@@ -351,7 +342,7 @@ class JsonFields:
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Truth values, whole numbers, numbers or text, whichever all values are; text where they are mixed."""
+    """Build an array of truth values, whole numbers, numbers or text, whichever all values are; text where mixed."""
     kinds = {type(value) for value in values if value is not None}
     try:
         if kinds == {int, float}:

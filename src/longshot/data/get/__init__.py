@@ -132,11 +132,10 @@ def get_dataset(
     Parameters
     ----------
     name : str
-        A name of :func:`longshot.data.list_downloads`, or ``hub:OWNER/NAME`` for a dataset of the Hugging Face Hub
-        (``hub:OWNER/NAME@REVISION`` for one revision).
-    to : str or path, optional
-        The folder in which a folder of that name is made. What ``LONGSHOT_DATA`` says unless given; without it the
-        user's own folder for data.
+        A name of :func:`longshot.data.list_downloads`, or ``hub:OWNER/NAME`` for a dataset of the Hugging Face
+        Hub (``hub:OWNER/NAME@REVISION`` for one revision).
+    to : DIRECTORY, str or path, optional
+        The folder in which a folder NAME is made. Default: LONGSHOT_DATA, or your folder for data.
     keep_archives : bool
         Keep the archives after they are unpacked.
 
@@ -231,7 +230,7 @@ def _register(source: Source, folder: Path) -> Dataset:
 
 
 def _reader_path(source: Source, folder: Path) -> Path:
-    """What the reader opens. A folder around everything is entered where the reader knows what is inside."""
+    """Return what the reader opens; a folder around everything is entered where the reader knows what is inside."""
     path = folder / source.path
     if source.reader is None or source.path:
         return path
@@ -248,7 +247,7 @@ def _reader_path(source: Source, folder: Path) -> Path:
 
 
 def _need_room(source: Source, folder: Path) -> dict[str, int | None]:
-    """The bytes of each file that is still to come: as published, or as the servers say; UserError without room."""
+    """Return the bytes of each file still to come, as published or as the servers say; UserError without room."""
     done = {entry["name"] for entry in _record(folder).get("files", ())}
     waiting = [file for file in source.files if file.name not in done]
     sizes = {file.name: file.size if file.size is not None else remote_size(file.urls[0]) for file in waiting}
@@ -269,7 +268,7 @@ def _need_room(source: Source, folder: Path) -> dict[str, int | None]:
 
 
 def _partial(folder: Path, file: RemoteFile) -> int:
-    """Bytes of a file that an earlier call brought."""
+    """Count the bytes of a file that an earlier call brought."""
     paths = (folder / DOWNLOADS / file.name, folder / DOWNLOADS / f"{file.name}.part")
     return next((path.stat().st_size for path in paths if path.is_file()), 0)
 
@@ -287,7 +286,7 @@ def _warn(source: Source) -> None:
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    """What is recorded of earlier calls; empty where nothing is, or nothing legible."""
+    """Read what is recorded of earlier calls; empty where nothing is, or nothing legible."""
     file = folder / RECORD
     if not file.is_file():
         return {}
@@ -337,7 +336,7 @@ def _need_inner(folder: Path, inner: str) -> Path:
 
 
 def list_downloads() -> list[dict[str, Any]]:
-    """The published datasets that can be got, and those that a person must fetch. Nothing is asked of any server.
+    """List the published datasets that can be got, and those that a person must fetch. No server is asked.
 
     Returns
     -------
@@ -372,7 +371,7 @@ def list_downloads() -> list[dict[str, Any]]:
 
 
 def plan_download(name: str, *, to: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """What :func:`get_dataset` would do. Nothing is written, and nothing is asked of any server but the Hub's.
+    """Plan what :func:`get_dataset` would do. Nothing is written, and no server is asked but the Hub's.
 
     Parameters
     ----------
@@ -412,7 +411,7 @@ def plan_download(name: str, *, to: str | os.PathLike[str] | None = None) -> dic
 
 
 def describe_size(source: Source) -> str:
-    """The bytes to download, for people."""
+    """Word the bytes to download, for people."""
     if source.size is None:
         parts = [file.size for file in source.files if file.size is not None]
         return f"more than {in_bytes(sum(parts))}" if parts else "not known"

@@ -41,7 +41,7 @@ RECORD = ".longshot-get.json"  # in a dataset's folder: what was got from where,
 
 
 def _inside(path: str) -> str:
-    """A path below the dataset's folder."""
+    """Check that a path stays below the dataset's folder."""
     parts = PurePosixPath(path).parts
     if path.startswith(("/", "~")) or ".." in parts or "\\" in path or ":" in path:
         raise ValueError("it must be a path below the dataset's folder")
@@ -81,14 +81,14 @@ class RemoteFile(Record):
 
     @property
     def checksum(self) -> str | None:
-        """``sha256:…`` or ``md5:…``; None where none is published."""
+        """Return ``sha256:…`` or ``md5:…``; None where none is published."""
         if self.sha256:
             return f"sha256:{self.sha256}"
         return f"md5:{self.md5}" if self.md5 else None
 
     @property
     def size(self) -> int | None:
-        """Bytes, exact or about; None where neither is known."""
+        """Count the bytes, exact or about; None where neither is known."""
         return self.bytes if self.bytes is not None else self.about
 
 
@@ -120,18 +120,18 @@ class Source(Record):
 
     @property
     def size(self) -> int | None:
-        """Bytes to download; None where the size of a file is not known."""
+        """Count the bytes to download; None where the size of a file is not known."""
         sizes = [file.size for file in self.files]
         return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
 
     @property
     def exact(self) -> bool:
-        """Whether ``size`` is a published number and no rounded one."""
+        """Tell whether ``size`` is a published number and no rounded one."""
         return all(file.bytes is not None for file in self.files)
 
 
 def all_sources() -> dict[str, Source]:
-    """{name: source}, sorted by name; those of the file that ``LONGSHOT_SOURCES`` names replace the package's."""
+    """Return {name: source}, sorted by name; those of the file in ``LONGSHOT_SOURCES`` replace the package's."""
     own = os.environ.get("LONGSHOT_SOURCES")
     sources = {**_published(), **(_own(Path(own).expanduser()) if own else {})}
     return dict(sorted(sources.items()))
@@ -176,7 +176,7 @@ def _read(content: Any, where: str) -> dict[str, Source]:
 
 
 def find_source(name: str) -> Source:
-    """The source called ``name``, in any case and with ``_`` or ``-``; UserError with the nearest name."""
+    """Find the source called ``name``, in any case and with ``_`` or ``-``; UserError with the nearest name."""
     sources = all_sources()
     spelled = str(name).strip().lower().replace("_", "-")
     if spelled not in sources:
@@ -187,7 +187,7 @@ def find_source(name: str) -> Source:
 
 
 def need_files(source: Source) -> None:
-    """UserError where a person must fetch a source, with where, why, and what to do then."""
+    """Raise UserError where a person must fetch a source, with where, why, and what to do then."""
     if source.by_hand is not None:
         hand = source.by_hand
         state = "must be fetched by hand" if hand.opens else "is not downloaded"
@@ -200,7 +200,7 @@ def need_files(source: Source) -> None:
 
 
 def data_folder(to: str | os.PathLike[str] | None) -> Path:
-    """The folder that datasets go to: ``to``, what ``LONGSHOT_DATA`` says, or the user's own folder for data."""
+    """Return the folder that datasets go to: ``to``, what ``LONGSHOT_DATA`` says, or the user's own folder for data."""
     chosen = os.fspath(to) if to is not None else os.environ.get("LONGSHOT_DATA")
     if chosen is None or (to is None and not chosen):
         import platformdirs
@@ -291,7 +291,7 @@ def get_from_hub(name: str, folder: Path) -> Dataset:
 
 
 def plan_from_hub(name: str, folder: Path) -> dict[str, Any]:
-    """What getting ``name`` would do; only the list of its files is asked of the Hub."""
+    """Plan what getting ``name`` would do; only the list of its files is asked of the Hub."""
     plan = _plan(_hub(), name)
     target = folder / plan.repository.replace("/", "--")
     return {
@@ -358,7 +358,7 @@ def _plan(hub: Any, name: str) -> HubPlan:
 
 
 def _asked(name: str, hub: Any, call: Any) -> Any:
-    """The answer of the Hub; its refusals in one sentence."""
+    """Ask the Hub; its refusals become one sentence."""
     errors = import_module("huggingface_hub.errors")
     page = f"https://huggingface.co/datasets/{name.removeprefix('hub:').partition('@')[0]}"
     try:
@@ -391,5 +391,5 @@ def _short(error: Exception) -> str:
 
 
 def _literal(name: str) -> str:
-    """A file's name as a pattern that fits it alone."""
+    """Escape a file's name to a pattern that fits it alone."""
     return re.sub(r"([*?\[])", r"[\1]", name)

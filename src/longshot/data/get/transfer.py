@@ -81,7 +81,7 @@ def fetch(file: RemoteFile, folder: Path, bar: Progress) -> Fetched:
 
 
 def _from_address(url: str, file: RemoteFile, folder: Path, transfer: _Transfer) -> Fetched:
-    """The file from one address; ``Unavailable`` where it does not serve it, or serves another."""
+    """Get the file from one address; ``Unavailable`` where it does not serve it, or serves another."""
     pooch = import_module("pooch")
     pooch.get_logger().setLevel(logging.WARNING)  # what it would say is said here
     check_address(url)
@@ -104,7 +104,7 @@ def _from_address(url: str, file: RemoteFile, folder: Path, transfer: _Transfer)
 
 
 def remote_size(url: str) -> int | None:
-    """The bytes behind an address, as its server says; None where it does not say or is not there."""
+    """Ask a server for the bytes behind an address; None where it does not say or is not there."""
     requests = import_module("requests")
     try:
         check_address(url)
@@ -116,13 +116,13 @@ def remote_size(url: str) -> int | None:
 
 
 def check_address(url: str) -> None:
-    """``Unavailable`` for an address that is not of the web: a redirect must not reach this machine's own files."""
+    """Raise ``Unavailable`` for an address that is not of the web: a redirect must not reach local files."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise Unavailable(f"leads to {url[:120]}, and only http and https are followed")
 
 
 def need_space(folder: Path, needed: int, purpose: str) -> None:
-    """UserError where a disk has less room than ``needed`` bytes and a reserve."""
+    """Raise UserError where a disk has less room than ``needed`` bytes and a reserve."""
     free = shutil.disk_usage(nearest_folder(folder)).free
     if free < needed + RESERVE:
         raise UserError(
@@ -133,12 +133,12 @@ def need_space(folder: Path, needed: int, purpose: str) -> None:
 
 
 def nearest_folder(folder: Path) -> Path:
-    """The folder itself, or the nearest above it that is there."""
+    """Return the folder itself, or the nearest above it that is there."""
     return next(path for path in (folder, *folder.parents) if path.is_dir())
 
 
 def in_bytes(number: int) -> str:
-    """A size for people.
+    """Word a size for people.
 
     >>> in_bytes(15_927_098), in_bytes(512), in_bytes(39_095_590_629)
     ('15.9 MB', '512 bytes', '39.1 GB')
@@ -202,7 +202,7 @@ class _Transfer:
         raise Unavailable(f"{self.reason}, {_TRIES} times without a new byte")
 
     def _attempt(self, url: str) -> bool:
-        """One request; whether the file is whole now."""
+        """Make one request; tell whether the file is whole now."""
         start = self._resumable(url)
         requests = import_module("requests")
         headers = {**_headers(), **({"Range": f"bytes={start}-"} if start else {})}
@@ -222,9 +222,11 @@ class _Transfer:
                 return False
             if answer.status_code not in (200, 206):
                 raise Unavailable(f"answers {answer.status_code} ({_meaning(answer.status_code)})")
-            if answer.headers.get("Content-Encoding", "identity") != "identity" and not self._is_packed():
+            packed = self.file.name.endswith((".gz", ".tgz"))
+            if answer.headers.get("Content-Encoding", "identity") != "identity" and not packed:
                 raise Unavailable("packs the file on its way, although it was asked not to")
-            if answer.headers.get("Content-Type", "").startswith("text/html") and not self._may_be_page():
+            page = self.file.name.endswith((".html", ".htm"))
+            if answer.headers.get("Content-Type", "").startswith("text/html") and not page:
                 raise Unavailable(
                     "sent a web page where the file should be, as for a login or a confirmation"
                 )
@@ -254,7 +256,7 @@ class _Transfer:
             )
 
     def _resumable(self, url: str) -> int:
-        """Bytes that are here and can be gone on from: with a checksum any, otherwise only of the same answer."""
+        """Count the bytes that can be continued from: with a checksum any, otherwise only those of the same answer."""
         state = self._state()
         same = state.get("url") == url and state.get("mark")
         if self._size() and self.file.checksum is None and not same:
@@ -262,7 +264,7 @@ class _Transfer:
         return self._size()
 
     def _begin(self, answer: Any, start: int) -> int:
-        """Where the bytes of an answer go: behind what is here, or to the start of an empty file."""
+        """Return where the bytes of an answer go: behind what is here, or to the start of an empty file."""
         if answer.status_code == 206:
             sent = answer.headers.get("Content-Range", "")
             if sent.removeprefix("bytes ").partition("-")[0] == str(start):
@@ -273,7 +275,7 @@ class _Transfer:
         return 0
 
     def _total(self, answer: Any, start: int) -> int | None:
-        """The bytes of the whole file; ``Unavailable`` where the server announces another number than is published."""
+        """Return the bytes of the whole file; ``Unavailable`` where the server announces another number."""
         length = answer.headers.get("Content-Length", "")
         total = start + int(length) if length.isdecimal() else self.file.bytes
         if total is not None and self.file.bytes not in (None, total):
@@ -321,7 +323,7 @@ class _Transfer:
         self.state.unlink(missing_ok=True)
 
     def _state(self) -> dict[str, Any]:
-        """From which address the bytes here came, and the mark of the file there."""
+        """Read from which address the bytes here came, and the mark of the file there."""
         try:
             content = json.loads(self.state.read_text("utf-8"))
         except (OSError, ValueError):
@@ -332,12 +334,6 @@ class _Transfer:
         tag = answer.headers.get("ETag", "")
         mark = tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")
         write_json(self.state, {"url": url, "mark": mark})
-
-    def _is_packed(self) -> bool:
-        return self.file.name.endswith((".gz", ".tgz"))
-
-    def _may_be_page(self) -> bool:
-        return self.file.name.endswith((".html", ".htm"))
 
 
 def _meaning(status: int) -> str:

@@ -6,13 +6,14 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from longshot.base import Ints, UserError
-from longshot.data.taxonomy.graph import Adjacency, adjacency, find_cycle, reach, shortest_path
+from longshot.data.taxonomy.graph import Adjacency, adjacency, reach, shortest_path
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +64,13 @@ class Taxonomy:
             raise UserError("The taxonomy has no node", "give it at least one edge 'parent,child'")
         if list(self.nodes) != sorted(set(self.nodes)):
             raise ValueError("Taxonomy.nodes must be sorted and unique; use Taxonomy.from_edges")
-        cycle = find_cycle(self.child_lists, self.parent_lists)
-        if cycle:
-            raise self._cyclic(cycle)
+        parents: dict[str, list[str]] = {}
+        for parent, child in self.edges:
+            parents.setdefault(child, []).append(parent)
+        try:
+            TopologicalSorter(parents).prepare()
+        except CycleError as error:
+            raise _cyclic(error.args[1]) from None
         self.root  # noqa: B018  two roots are found here, not at the first use
 
     @classmethod
@@ -92,7 +97,7 @@ class Taxonomy:
 
     @classmethod
     def from_class_ids(cls, class_ids: Iterable[str]) -> Taxonomy:
-        """Nested paths: class ``a/b/c`` lies below ``a/b`` below ``a`` below the root ``""``.
+        """Build from nested paths: class ``a/b/c`` lies below ``a/b`` below ``a`` below the root ``""``.
 
         Parameters
         ----------
@@ -120,7 +125,7 @@ class Taxonomy:
 
     @cached_property
     def root(self) -> str:
-        """The one node without parents."""
+        """Return the one node without parents."""
         offsets, _ = self.parent_lists
         roots = [self.nodes[i] for i in np.flatnonzero(np.diff(offsets) == 0)]
         if len(roots) != 1:  # none cannot be: an acyclic graph has a node without parents
@@ -133,12 +138,12 @@ class Taxonomy:
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:
-        """Nodes without children, sorted."""
+        """Return the nodes without children, sorted."""
         offsets, _ = self.child_lists
         return tuple(self.nodes[i] for i in np.flatnonzero(np.diff(offsets) == 0))
 
     def parents(self, node: str) -> tuple[str, ...]:
-        """Direct parents in the order of the edges.
+        """Return the direct parents in the order of the edges.
 
         Parameters
         ----------
@@ -148,7 +153,7 @@ class Taxonomy:
         return self._neighbours(self.parent_lists, node)
 
     def children(self, node: str) -> tuple[str, ...]:
-        """Direct children in the order of the edges.
+        """Return the direct children in the order of the edges.
 
         Parameters
         ----------
@@ -158,7 +163,7 @@ class Taxonomy:
         return self._neighbours(self.child_lists, node)
 
     def ancestors(self, node: str) -> frozenset[str]:
-        """Every node from which ``node`` can be reached, ``node`` included.
+        """Return every node from which ``node`` can be reached, ``node`` included.
 
         Parameters
         ----------
@@ -168,7 +173,7 @@ class Taxonomy:
         return frozenset(self.nodes[i] for i in reach(self.parent_lists, [self.index(node)]))
 
     def descendants(self, node: str) -> frozenset[str]:
-        """Every node that can be reached from ``node``, ``node`` included.
+        """Return every node that can be reached from ``node``, ``node`` included.
 
         Parameters
         ----------
@@ -178,7 +183,7 @@ class Taxonomy:
         return frozenset(self.nodes[i] for i in reach(self.child_lists, [self.index(node)]))
 
     def depth(self, node: str) -> int:
-        """Length of the shortest path from the root; the root has depth 0.
+        """Return the length of the shortest path from the root; the root has depth 0.
 
         Parameters
         ----------
@@ -188,7 +193,7 @@ class Taxonomy:
         return int(self.depths[self.index(node)])
 
     def label(self, node: str) -> str:
-        """The name to show: the given label, else the last part of the path; the empty id shows as "root".
+        """Return the name to show: the given label, else the last part of the path; the empty id shows as "root".
 
         Parameters
         ----------
@@ -198,7 +203,7 @@ class Taxonomy:
         return self.labels.get(node) or node.rsplit("/", 1)[-1] or node or "root"
 
     def index(self, node: str) -> int:
-        """Position of ``node`` in :attr:`nodes`; UserError with the nearest name when it is not there.
+        """Return the position of ``node`` in :attr:`nodes`; UserError with the nearest name when it is not there.
 
         Parameters
         ----------
@@ -213,7 +218,7 @@ class Taxonomy:
     # ---- sets of classes ----------------------------------------------------------------------------
 
     def indices(self, class_ids: Sequence[str]) -> Ints:
-        """[C] positions in :attr:`nodes`; UserError naming classes that the taxonomy lacks.
+        """Return positions in :attr:`nodes`; UserError naming classes that the taxonomy lacks, [C].
 
         Parameters
         ----------
@@ -226,7 +231,7 @@ class Taxonomy:
         return np.fromiter((self._index[c] for c in class_ids), np.int64, len(class_ids))
 
     def groups(self, class_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Siblings: {parent: classes below it}, both sorted. A class with two parents is in two groups.
+        """Group siblings: {parent: classes below it}, both sorted. A class with two parents is in two groups.
 
         Parameters
         ----------
@@ -241,7 +246,7 @@ class Taxonomy:
         return {parent: tuple(siblings[parent]) for parent in sorted(siblings)}
 
     def groups_at(self, class_ids: Sequence[str], level: int) -> dict[str, tuple[str, ...]]:
-        """Classes below each node of depth ``level``: level 1 groups by the children of the root.
+        """Group classes by the node of depth ``level`` above them: level 1 groups by the children of the root.
 
         A class that lies higher than ``level`` is a group of its own, so that every class is in a group.
 
@@ -263,7 +268,7 @@ class Taxonomy:
         return {top: tuple(sorted(groups[top])) for top in sorted(groups)}
 
     def restrict(self, class_ids: Sequence[str]) -> Taxonomy:
-        """The part that matters for ``class_ids``: they, all their ancestors, and the edges among these.
+        """Return the part that matters for ``class_ids``: they, all their ancestors, and the edges among these.
 
         Parameters
         ----------
@@ -273,7 +278,7 @@ class Taxonomy:
         return self._induced(reach(self.parent_lists, self.indices(class_ids).tolist()))
 
     def shortest_paths(self, class_ids: Sequence[str]) -> Taxonomy:
-        """One shortest path from the root to each class: the union of their nodes, and the edges among those.
+        """Reduce to one shortest path from the root to each class: the union of their nodes, and the edges among those.
 
         The reduction of the published tieredImageNet distances. Where a class has several shortest paths, the
         search decides: breadth-first from both ends, the smaller frontier moves (the root's when equal),
@@ -294,12 +299,12 @@ class Taxonomy:
     # ---- files --------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a JSON file; :meth:`from_json` reads them back."""
+        """Return plain values for a JSON file; :meth:`from_json` reads them back."""
         return {"edges": [list(edge) for edge in self.edges], "labels": dict(self.labels), "root": self.root}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Taxonomy:
-        """The taxonomy that :meth:`to_json` described.
+        """Build the taxonomy that :meth:`to_json` described.
 
         Parameters
         ----------
@@ -320,23 +325,23 @@ class Taxonomy:
 
     @cached_property
     def edge_indices(self) -> Ints:
-        """[E, 2] positions of (parent, child)."""
+        """Return the positions of (parent, child), [E, 2]."""
         flat = (self._index[node] for edge in self.edges for node in edge)
         return np.fromiter(flat, np.int64, 2 * len(self.edges)).reshape(-1, 2)
 
     @cached_property
     def child_lists(self) -> Adjacency:
-        """(offsets [V+1], children [E]): the children of node v are children[offsets[v]:offsets[v+1]]."""
+        """Return (offsets [V+1], children [E]): the children of node v are children[offsets[v]:offsets[v+1]]."""
         return adjacency(self.edge_indices[:, 0], self.edge_indices[:, 1], len(self.nodes))
 
     @cached_property
     def parent_lists(self) -> Adjacency:
-        """(offsets [V+1], parents [E]): the parents of node v are parents[offsets[v]:offsets[v+1]]."""
+        """Return (offsets [V+1], parents [E]): the parents of node v are parents[offsets[v]:offsets[v+1]]."""
         return adjacency(self.edge_indices[:, 1], self.edge_indices[:, 0], len(self.nodes))
 
     @cached_property
     def depths(self) -> Ints:
-        """[V] length of the shortest path from the root to each node."""
+        """Return the length of the shortest path from the root to each node, [V]."""
         offsets, children = (part.tolist() for part in self.child_lists)
         start = self._index[self.root]
         depth = [-1] * len(self.nodes)
@@ -360,20 +365,11 @@ class Taxonomy:
         return tuple(self.nodes[i] for i in neighbours[offsets[at] : offsets[at + 1]])
 
     def _induced(self, positions: set[int]) -> Taxonomy:
-        """The sub-graph on these nodes (the root among them), edges in the same order."""
+        """Return the sub-graph on these nodes (the root among them), edges in the same order."""
         nodes = tuple(self.nodes[i] for i in sorted(positions))
         names = set(nodes)
         edges = tuple(edge for edge in self.edges if edge[0] in names and edge[1] in names)
         return Taxonomy(nodes, edges, {node: self.labels[node] for node in nodes if node in self.labels})
-
-    def _cyclic(self, cycle: Sequence[int]) -> UserError:
-        names = [self.nodes[i] for i in cycle]
-        shown = names if len(names) <= 12 else [*names[:6], "…", *names[-5:]]
-        return UserError(
-            f"The taxonomy has a cycle of {len(cycle) - 1} edge{'s' if len(cycle) > 2 else ''} "
-            f"({' → '.join(shown)}) and must have none",
-            "remove one of these edges",
-        )
 
     def _missing(self, missing: Sequence[str]) -> UserError:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
@@ -383,7 +379,7 @@ class Taxonomy:
         )
 
     def _nearest(self, name: str) -> str:
-        """A hint: the node with that label, else the most similar id or label."""
+        """Suggest the node with that label, else the most similar id or label."""
         from difflib import get_close_matches  # only on the way to an error
 
         by_label: dict[str, str] = {}
@@ -398,8 +394,17 @@ class Taxonomy:
         return f"the nearest is {shown}"
 
 
+def _cyclic(cycle: Sequence[str]) -> UserError:
+    shown = cycle if len(cycle) <= 12 else [*cycle[:6], "…", *cycle[-5:]]
+    return UserError(
+        f"The taxonomy has a cycle of {len(cycle) - 1} edge{'s' if len(cycle) > 2 else ''} "
+        f"({' → '.join(shown)}) and must have none",
+        "remove one of these edges",
+    )
+
+
 def taxonomy_of_ids(class_ids: Sequence[str], *, below_split: bool = False) -> Taxonomy | None:
-    """The hierarchy that nested ids spell out; None when they are flat.
+    """Build the hierarchy that nested ids spell out; None when they are flat.
 
     ``below_split``: the first part of each id is train/val/test, which says nothing about likeness, so
     ``train/Fruit/Apple`` lies below ``Fruit`` below the root.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import TypeVar
 
 import numpy as np
@@ -34,7 +35,7 @@ def class_distances(
     kind: str = "jiang-conrath",
     reduction: str | None = None,
 ) -> Floats:
-    """Distances [C, C] between all pairs of classes, symmetric with a zero diagonal.
+    """Compute the distances between all pairs of classes, symmetric with a zero diagonal, [C, C].
 
     With N(v) the images of ``class_ids`` below node v (each class once, however many paths lead to it)
     and ``lca`` the common ancestor with the fewest images:
@@ -88,12 +89,12 @@ def class_distances(
 
 
 def by_images(kind: str) -> bool:
-    """Whether a distance depends on how many images lie below a node."""
+    """Tell whether a distance depends on how many images lie below a node."""
     return kind in KINDS[:2]
 
 
 def extreme_pairs(matrix: Floats, count: int) -> list[tuple[int, int]]:
-    """The ``count`` pairs i < j with the smallest values of ``matrix`` [C, C], ties in the order of the classes.
+    """Return the ``count`` pairs i < j with the smallest values of ``matrix`` [C, C], ties in the order of the classes.
 
     >>> extreme_pairs(np.array([[0.0, 2.0, 1.0], [2.0, 0.0, 3.0], [1.0, 3.0, 0.0]]), 2)
     [(0, 2), (0, 1)]
@@ -110,7 +111,7 @@ def extreme_pairs(matrix: Floats, count: int) -> list[tuple[int, int]]:
 def lowest_common_ancestors(
     taxonomy: Taxonomy, class_ids: Sequence[str], counts: ArrayLike | None = None
 ) -> NDArray[np.int32]:
-    """[C, C] positions in ``taxonomy.nodes`` of the common ancestor with the fewest images.
+    """Return positions in ``taxonomy.nodes`` of the common ancestor with the fewest images, [C, C].
 
     Ties go to the deeper node, then to the smaller id.
 
@@ -141,7 +142,7 @@ def lowest_common_ancestors(
 
 
 def image_counts(taxonomy: Taxonomy, class_ids: Sequence[str], counts: ArrayLike) -> Floats:
-    """N(v) [V]: images of ``class_ids`` at or below each node; a class with several paths counts once.
+    """Count N(v), the images of ``class_ids`` at or below each node; a class with several paths counts once, [V].
 
     >>> food = Taxonomy.from_class_ids(["Fruit/Apple", "Fruit/Pear"])
     >>> dict(zip(food.nodes, image_counts(food, ["Fruit/Apple", "Fruit/Pear"], [10, 30]).tolist(), strict=True))
@@ -151,7 +152,7 @@ def image_counts(taxonomy: Taxonomy, class_ids: Sequence[str], counts: ArrayLike
 
 
 def reduce_taxonomy(taxonomy: Taxonomy, class_ids: Sequence[str], reduction: str | None) -> Taxonomy:
-    """The taxonomy that distances are computed on: the whole one, or one shortest path per class."""
+    """Return the taxonomy that distances are computed on: the whole one, or one shortest path per class."""
     if reduction is None:
         return taxonomy
     if reduction not in REDUCTIONS:
@@ -160,7 +161,7 @@ def reduce_taxonomy(taxonomy: Taxonomy, class_ids: Sequence[str], reduction: str
 
 
 def _check_memory(size: int) -> None:
-    """UserError before the machine runs out of memory: the result alone is 8·C² bytes."""
+    """Raise UserError before the machine runs out of memory: the result alone is 8·C² bytes."""
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError):  # not told by this system
@@ -174,7 +175,7 @@ def _check_memory(size: int) -> None:
 
 
 def _check_counts(class_ids: Sequence[str], counts: ArrayLike | None, kind: str) -> Floats:
-    """Image counts [C] as floats; UserError for a class without images, whose logarithm does not exist."""
+    """Return image counts as floats; UserError for a class without images, whose logarithm does not exist, [C]."""
     if counts is None:
         raise UserError(f"The distance '{kind}' needs the number of images of each class", "give counts")
     images = np.asarray(counts, np.float64)
@@ -237,12 +238,12 @@ def _wu_palmer(above: Ancestry, taxonomy: Taxonomy) -> Floats:
 
 
 def _log(below: Floats) -> Floats:
-    """ln N(v) [V]; 0 for nodes above no class, which are never looked up."""
+    """Return ln N(v); 0 for nodes above no class, which are never looked up, [V]."""
     return np.log(np.where(below > 0, below, 1.0))
 
 
 def _own(above: Ancestry, values: Floats) -> Floats:
-    """[C] the value at each class's own node, in depth-first order."""
+    """Return the value at each class's own node, in depth-first order, [C]."""
     own = above.hops == 0
     result = np.empty(above.size)
     result[above.rank[above.classes[own]]] = values[above.nodes[own]]
@@ -252,7 +253,7 @@ def _own(above: Ancestry, values: Floats) -> Floats:
 def _from_wide_to_narrow(
     above: Ancestry, below: Floats, depths: Ints | None = None
 ) -> list[tuple[int, Ints]]:
-    """(node, ranks below it) from the most images to the fewest: whoever paints last is the lowest ancestor.
+    """List (node, ranks below it) from the most images to the fewest: whoever paints last is the lowest ancestor.
 
     Of nodes above the same classes only the last is kept: they would paint the same cells.
     """
@@ -275,14 +276,13 @@ def _paint(
         runs = _runs(ranks)
         if _SLICE * len(runs) > len(ranks):
             cells[np.ix_(ranks, ranks)] = values[node]
-        else:
-            for rows in runs:
-                for columns in runs:
-                    cells[rows, columns] = values[node]
+            continue
+        for rows, columns in product(runs, repeat=2):
+            cells[rows, columns] = values[node]
 
 
 def _watched(nodes: Sequence[T], classes: int) -> Iterator[T]:
-    """The nodes one by one, with a progress bar where the work takes seconds."""
+    """Yield the nodes one by one, with a progress bar where the work takes seconds."""
     if classes < _LONG:
         yield from nodes
         return
@@ -320,7 +320,7 @@ def _over_blocks(
 
 
 def _runs(ranks: Ints) -> list[slice]:
-    """Sorted ranks as slices of consecutive numbers."""
+    """Return sorted ranks as slices of consecutive numbers."""
     breaks = np.flatnonzero(np.diff(ranks) != 1) + 1
     lows = ranks[np.concatenate([[0], breaks])].tolist()
     highs = ranks[np.concatenate([breaks - 1, [len(ranks) - 1]])].tolist()
@@ -328,7 +328,7 @@ def _runs(ranks: Ints) -> list[slice]:
 
 
 def _restore_order(matrix: Floats | NDArray[np.int32], rank: Ints) -> None:
-    """From depth-first order back to the classes' own, in place: a second C×C array may not fit."""
+    """Restore the classes' own order from depth-first order, in place: a second C×C array may not fit."""
     if np.array_equal(rank, np.arange(len(rank))):
         return
     step = max(1, _BLOCK // len(rank))
@@ -386,7 +386,7 @@ def coarsity(distances: Floats, classes: Ragged | ArrayLike) -> Floats:
 
 
 def _same_way(distances: Floats, classes: NDArray[np.integer]) -> Floats:
-    """Coarsity [T] of tasks [T, way] of one size, in blocks that bound the memory."""
+    """Compute the coarsity [T] of tasks [T, way] of one size, in blocks that bound the memory."""
     tasks, way = classes.shape
     result = np.full(tasks, np.nan)
     if way < 2:

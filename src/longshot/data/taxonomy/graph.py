@@ -1,4 +1,4 @@
-"""Graphs as lists of neighbours in two arrays: reach, cycles, shortest paths, all nodes above some classes."""
+"""Graphs as lists of neighbours in two arrays: reach, shortest paths, all nodes above some classes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Adjacency: TypeAlias = tuple[Ints, Ints]  # offsets [V+1], neighbours [E]
 
 
 def adjacency(source: Ints, target: Ints, size: int) -> Adjacency:
-    """Lists of targets per source, each in the order given."""
+    """List the targets of each source, each list in the order given."""
     order = np.argsort(source, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=size))]).astype(np.int64)
     return offsets, target[order]
 
 
 def reach(lists: Adjacency, start: Iterable[int]) -> set[int]:
-    """Everything reachable from ``start`` along the lists, ``start`` included."""
+    """Collect everything reachable from ``start`` along the lists, ``start`` included."""
     offsets, neighbours = lists
     seen = set(start)
     stack = list(seen)
@@ -38,7 +38,7 @@ def reach(lists: Adjacency, start: Iterable[int]) -> set[int]:
 
 
 def shortest_path(children: Adjacency, parents: Adjacency, top: int, bottom: int) -> list[int]:
-    """The nodes of one shortest path between ``top`` and ``bottom``, which lies below it."""
+    """Find the nodes of one shortest path between ``top`` and ``bottom``, which lies below it."""
     came_down: dict[int, int] = {top: -1}  # node → the one before it, on the way down from the top
     came_up: dict[int, int] = {bottom: -1}
     upper, lower = [top], [bottom]
@@ -60,7 +60,7 @@ def shortest_path(children: Adjacency, parents: Adjacency, top: int, bottom: int
 def _advance(
     lists: Adjacency, frontier: list[int], own: dict[int, int], other: dict[int, int]
 ) -> tuple[list[int], int]:
-    """One step of a search from one end: (the next frontier, the first node the other end knows or −1)."""
+    """Advance a search from one end: return (the next frontier, the first node the other end knows or −1)."""
     offsets, neighbours = lists
     following: list[int] = []
     for at in frontier:
@@ -71,35 +71,6 @@ def _advance(
                 if near in other:
                     return following, near
     return following, -1
-
-
-def find_cycle(child_lists: Adjacency, parent_lists: Adjacency) -> list[int]:
-    """The nodes of a cycle in order, its first one again at the end; empty where there is none.
-
-    Takes away nodes whose parents are all gone (Kahn); what stays lies on or below a cycle.
-    """
-    offsets, children = (part.tolist() for part in child_lists)
-    parent_offsets, parents = (part.tolist() for part in parent_lists)
-    waiting = np.diff(parent_lists[0]).tolist()
-    ready = [node for node, count in enumerate(waiting) if count == 0]
-    gone = 0
-    while ready:
-        at = ready.pop()
-        gone += 1
-        for child in children[offsets[at] : offsets[at + 1]]:
-            waiting[child] -= 1
-            if waiting[child] == 0:
-                ready.append(child)
-    if gone == len(waiting):
-        return []
-    # A node that waits has a parent that waits: walking upwards must come back to a node already met.
-    at = next(node for node, count in enumerate(waiting) if count > 0)
-    met: dict[int, None] = {}  # in order
-    while at not in met:
-        met[at] = None
-        at = next(p for p in parents[parent_offsets[at] : parent_offsets[at + 1]] if waiting[p] > 0)
-    walk = list(met)
-    return [at, *reversed(walk[walk.index(at) :])]
 
 
 @dataclass(frozen=True)
@@ -117,12 +88,12 @@ class Ancestry:
 
     @property
     def size(self) -> int:
-        """Number of classes."""
+        """Count the classes."""
         return len(self.rank)
 
     @classmethod
     def of(cls, taxonomy: Taxonomy, class_ids: Sequence[str]) -> Ancestry:
-        """Climb from all classes at once, level by level; a pair met again later is longer and dropped."""
+        """Find the ancestors of all classes at once, level by level; a pair met again later is longer and dropped."""
         start = taxonomy.indices(class_ids)
         if len(np.unique(start)) < len(start):
             twice = next(c for i, c in enumerate(class_ids) if c in class_ids[:i])
@@ -147,11 +118,11 @@ class Ancestry:
         return cls(classes[order], nodes[order], hops[order], rank)
 
     def sum(self, weights: Floats, size: int) -> Floats:
-        """[size] for every node the sum of ``weights`` [C] over the classes at or below it."""
+        """Sum ``weights`` [C] over the classes at or below each node, [size]."""
         return np.bincount(self.nodes, weights[self.classes], size).astype(np.float64)
 
     def members(self) -> Iterator[tuple[int, Ints, Ints]]:
-        """(node, sorted ranks of the classes below, hops from each) for nodes above two or more classes."""
+        """Yield (node, sorted ranks of the classes below, hops from each) for nodes above two or more classes."""
         bounds = np.flatnonzero(np.diff(self.nodes, prepend=-1, append=-1))
         ranks = self.rank[self.classes]
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
@@ -160,7 +131,7 @@ class Ancestry:
 
 
 def _depth_first_rank(taxonomy: Taxonomy, start: Ints, used: Ints) -> Ints:
-    """[C] place of each class in a depth-first walk over the ``used`` nodes."""
+    """Rank the classes by a depth-first walk over the ``used`` nodes, [C]."""
     offsets, children = (part.tolist() for part in taxonomy.child_lists)
     waiting = np.zeros(len(taxonomy), bool)
     waiting[used] = True

@@ -56,16 +56,15 @@ class ClassDistances(NamedTuple):
 
 
 def open_taxonomy(source: str | Path | Dataset, *, taxonomy: str | Path | Taxonomy | None = None) -> Taxonomy:
-    """The hierarchy of a dataset's classes, or of a taxonomy file.
+    """Open the hierarchy of a dataset's classes, or of a taxonomy file.
 
     Parameters
     ----------
     source : str, Path or Dataset
         A dataset, or a taxonomy file: a CSV with the columns parent, child and perhaps label, a JSON list of
         [parent, child] pairs, nested JSON, or WordNet's ``data.noun``.
-    taxonomy : str, Path or Taxonomy, optional
-        Use this hierarchy in place of the dataset's own: a file, or ``"wordnet"`` for classes that are called by
-        WordNet ids.
+    taxonomy : optional
+        As in ``measure_distances``.
 
     Returns
     -------
@@ -93,26 +92,25 @@ def measure_distances(
     out: str | Path | None = None,
     force: bool = False,
 ) -> ClassDistances:
-    """Distances between all classes of a dataset or a taxonomy file, and which are the nearest and the farthest.
+    """Measure the distances between all classes of a dataset or a taxonomy file, and name the nearest and the farthest.
 
     Parameters
     ----------
     source : str, Path or Dataset
         What ``open_taxonomy`` opens.
     kind : {"jiang-conrath", "lin", "wu-palmer", "path"}
-        Which distance; the first two look at how many images lie below a node. ``longshot.data.class_distances`` has
-        the formulas.
+        Which distance. The first two look at how many images lie below a node.
+        ``longshot.data.class_distances`` has the formulas.
     reduction : {"shortest-paths"}, optional
-        Compute on one shortest path per class, as the published tieredImageNet distances do.
-    pairs : int
-        How many of the nearest and of the farthest pairs to name.
-    taxonomy : str, Path or Taxonomy, optional
-        Use this hierarchy in place of the dataset's own: a file, or ``"wordnet"`` for classes that are called by
-        WordNet ids.
-    counts : mapping or path, optional
-        Images per class, or a JSON file of them, where the source does not tell.
-    out : path, optional
-        Also write the matrix as CSV; ``"-"`` is the screen.
+        One shortest path per class, as the published tieredImageNet distances. Default: the whole taxonomy.
+    pairs : int, at least 1
+        Pairs to print. So many of the nearest and of the farthest.
+    taxonomy : FILE|wordnet, str, Path or Taxonomy, optional
+        Hierarchy above the classes: a file, or wordnet for its ids. Default: that of the dataset.
+    counts : mapping, or a file, optional
+        JSON {class: images}, when SOURCE is a taxonomy file. A mapping serves too.
+    out : file, optional
+        Write the whole matrix as CSV. ``"-"`` is the screen.
     force : bool
         Replace what is there, even if Longshot did not write it.
 
@@ -158,7 +156,7 @@ def measure_distances(
 def class_hierarchy(
     source: str | Path | Dataset, taxonomy: str | Path | Taxonomy | None = None
 ) -> ClassHierarchy:
-    """As :func:`open_taxonomy`, with the classes: a file's leaves, or a dataset's classes with their images."""
+    """Open a taxonomy with its classes: a file's leaves, or a dataset's classes and their numbers of images."""
     from longshot.data.opening import open_dataset  # opening knows taxonomies, too
 
     if isinstance(source, str | Path):

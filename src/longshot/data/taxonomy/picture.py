@@ -35,11 +35,11 @@ class Branch:
 
     @property
     def name(self) -> str:
-        """The last label of the chain."""
+        """Return the last label of the chain."""
         return self.labels[-1]
 
     def walk(self) -> Iterator[tuple[int, Branch]]:
-        """(depth, branch) from the top, parents before children, in order."""
+        """Yield (depth, branch) from the top, parents before children, in order."""
         stack = [(0, self)]
         while stack:
             depth, branch = stack.pop()
@@ -48,7 +48,7 @@ class Branch:
 
 
 def display_tree(taxonomy: Taxonomy, class_ids: Sequence[str], images: ArrayLike | None = None) -> Branch:
-    """The part of the taxonomy above ``class_ids`` as a tree; ``images`` [C] are images per class.
+    """Build the part of the taxonomy above ``class_ids`` as a tree; ``images`` [C] are images per class.
 
     A node with several parents stands below the first and names the others. ``classes`` and ``images`` of a
     node count each class below it once, in the DAG. A chain of single children becomes one branch.
@@ -150,7 +150,8 @@ def _figure(top: Branch, depth: int | None, title: str) -> Figure:
     axes.add_collection(PatchCollection(wedges, facecolors=faces, edgecolors="white", linewidths=edge))
     _write_centre(axes, title if title and top.name == "root" else top.name)
     note = "" if named else in_words(f" ({len(leaves):,} are too many to name; draw fewer with {{depth}})")
-    text = f"{title or top.name}: {top.classes:,} classes{_images(top)}{note}"
+    images = "" if top.images is None else f", {top.images:,} images"
+    text = f"{title or top.name}: {top.classes:,} classes{images}{note}"
     reach = margin if any(abs(item.middle - 90) < 60 for item in leaves) else 0.3
     axes.text(0, radius + (reach if named else 0.3), text, ha="center", va="bottom", size=12, color=_INK)
     return figure
@@ -166,12 +167,12 @@ class _Sector:
 
     @property
     def middle(self) -> float:
-        """The angle in the middle, in degrees."""
+        """Return the angle in the middle, in degrees."""
         return (self.start + self.stop) / 2
 
 
 def _layout(top: Branch, depth: int | None) -> tuple[list[_Sector], int]:
-    """Sectors of all branches down to ``depth``, and the number of rings. Leaves have equal angles."""
+    """Lay out the sectors of all branches down to ``depth``, and count the rings. Leaves have equal angles."""
     shown = [(level, branch) for level, branch in top.walk() if depth is None or level <= depth]
     sectors = [_Sector(b, level, not b.children or level == depth) for level, b in shown]
     leaves = [item for item in sectors if item.last]
@@ -194,7 +195,7 @@ def _layout(top: Branch, depth: int | None) -> tuple[list[_Sector], int]:
 
 
 def _merge(sectors: list[_Sector]) -> list[_Sector]:
-    """Neighbouring nameless leaves of one parent as one sector: thousands of hairlines show nothing."""
+    """Merge neighbouring nameless leaves of one parent into one sector: thousands of hairlines show nothing."""
     merged: list[_Sector] = []
     for item in sectors:
         if item.last and merged and merged[-1].last and merged[-1].depth == item.depth:
@@ -205,8 +206,10 @@ def _merge(sectors: list[_Sector]) -> list[_Sector]:
 
 
 def _families(top: Branch) -> set[int]:
-    """Branches (by identity) that get a colour each: the root's children, but one that holds most classes
-    is opened into its own children, so that a picture of WordNet is not one colour."""
+    """Choose the branches (by identity) that get a colour each: the root's children.
+
+    One that holds most classes is opened into its own children, so that a picture of WordNet is not one colour.
+    """
     families = list(top.children)
     while families and len(families) < 8:
         widest = max(families, key=lambda branch: branch.classes)
@@ -218,7 +221,7 @@ def _families(top: Branch) -> set[int]:
 
 
 def _write_outside(axes: Any, item: _Sector, radius: float) -> None:
-    """A sector's name along its ray, outside the last ring."""
+    """Write a sector's name along its ray, outside the last ring."""
     angle = math.radians(item.middle)
     right = math.cos(angle) >= 0
     x, y = ((radius + 0.06) * f(angle) for f in (math.cos, math.sin))
@@ -229,7 +232,7 @@ def _write_outside(axes: Any, item: _Sector, radius: float) -> None:
 
 
 def _write_inside(axes: Any, item: _Sector, inner: float, outer: float) -> None:
-    """An inner node's name where it fits best: across its sector or along the ray; shortened if need be."""
+    """Write an inner node's name where it fits best: across its sector or along the ray; shortened if need be."""
     middle = (inner + outer) / 2
     opening = math.radians(item.stop - item.start)
     # a straight line across a ring: the chord of the inner third, at most a quarter of the circle
@@ -272,17 +275,13 @@ def _outer_text(branch: Branch) -> str:
     return name if not branch.children else f"{name} ({branch.classes:,})"
 
 
-def _images(top: Branch) -> str:
-    return "" if top.images is None else f", {top.images:,} images"
-
-
 def _width(text: str, size: float) -> float:
-    """Inches that a text takes, about."""
+    """Estimate the inches that a text takes."""
     return len(text) * size * _CHARACTER
 
 
 def _family_colours(count: int) -> list[tuple[float, float, float]]:
-    """One colour per family: tab10's while they last, then evenly spaced hues."""
+    """Choose one colour per family: tab10's while they last, then evenly spaced hues."""
     import colorsys
 
     import matplotlib

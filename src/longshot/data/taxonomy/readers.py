@@ -64,7 +64,7 @@ def read_taxonomy(path: str | os.PathLike[str]) -> Taxonomy:
 
 
 def is_taxonomy_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a taxonomy, not a dataset: JSON, data.noun, or a CSV of parents and children."""
+    """Tell whether a file is a taxonomy, not a dataset: JSON, data.noun, or a CSV of parents and children."""
     file = Path(path)
     if not file.is_file():
         return False
@@ -81,26 +81,25 @@ MATRIX = OutputKind("matrix of distances", {".csv": is_never_own})
 
 def write_csv(taxonomy: Taxonomy, path: str | os.PathLike[str]) -> None:
     """Write the edge list that :func:`read_taxonomy` reads back, in the same order, with labels."""
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(["parent", "child", "label"])
-    for parent, child in (("", taxonomy.root), *taxonomy.edges):
-        writer.writerow([parent, child, taxonomy.labels.get(child, "")])
-    deliver_text(path, lines.getvalue())
+    edges = (("", taxonomy.root), *taxonomy.edges)
+    rows = ([parent, child, taxonomy.labels.get(child, "")] for parent, child in edges)
+    _write_rows(path, [["parent", "child", "label"], *rows])
 
 
 def write_matrix(path: str | os.PathLike[str], class_ids: Sequence[str], matrix: Floats) -> None:
     """Write numbers [C, C] between classes as CSV, with the classes as first row and first column."""
+    rows = ([class_id, *row] for class_id, row in zip(class_ids, matrix.tolist(), strict=True))
+    _write_rows(path, [["class", *class_ids], *rows])
+
+
+def _write_rows(path: str | os.PathLike[str], rows: Iterable[Sequence[object]]) -> None:
     lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(["class", *class_ids])
-    for class_id, row in zip(class_ids, matrix.tolist(), strict=True):
-        writer.writerow([class_id, *row])
+    csv.writer(lines, lineterminator="\n").writerows(rows)
     deliver_text(path, lines.getvalue())
 
 
 def read_counts(source: str | Path | Mapping[str, int], class_ids: Sequence[str]) -> Ints:
-    """Images [C] of ``class_ids`` from {class: images}, or from a JSON file of it; UserError where one is missing."""
+    """Read images per class [C] from {class: images} or a JSON file of it; UserError where a class is missing."""
     try:
         value = source if isinstance(source, Mapping) else json.loads(Path(source).read_text("utf-8"))
         missing = [class_id for class_id in class_ids if class_id not in value]
@@ -118,7 +117,7 @@ def read_counts(source: str | Path | Mapping[str, int], class_ids: Sequence[str]
 
 
 def read_ids(path: Path) -> list[str]:
-    """First column of a text or CSV file, in order, each once."""
+    """Read the first column of a text or CSV file, in order, each once."""
     if not path.is_file():
         raise UserError(f"There is no file of class ids at {path}; check the path.")
     with path.open(encoding="utf-8-sig", newline="") as lines:
@@ -129,7 +128,7 @@ def read_ids(path: Path) -> list[str]:
 
 
 def from_parent_column(pairs: Iterable[tuple[str, str | None]]) -> Taxonomy:
-    """A taxonomy from (class, parent) pairs, such as two columns of an image table; repeats are fine.
+    """Build a taxonomy from (class, parent) pairs, such as two columns of an image table; repeats are fine.
 
     A class may be another's parent; one with different parents in different rows has them all. A parent such
     as ``Fruit/Apple`` is a nested path. What has no parent hangs below the root ``""``, unless it is the one
@@ -198,7 +197,7 @@ def _pairs(file: Path, value: list[Any]) -> list[tuple[str, str]]:
 
 
 def _nested(file: Path, value: Any, parent: str | None = None) -> Iterable[tuple[str, str]]:
-    """Edges of nested objects; a leaf is a string in a list or a key whose value is empty."""
+    """Yield the edges of nested objects; a leaf is a string in a list or a key whose value is empty."""
     names = {value: None} if isinstance(value, str) else value or {}
     if isinstance(names, list):
         for item in names:
@@ -215,7 +214,7 @@ def _nested(file: Path, value: Any, parent: str | None = None) -> Iterable[tuple
 def _build(
     file: Path, edges: list[tuple[str, str]], labels: dict[str, str], alone: list[str], help_text: str
 ) -> Taxonomy:
-    """The taxonomy of the edges and of nodes named on their own; mistakes name the file."""
+    """Build the taxonomy of the edges and of nodes named on their own; mistakes name the file."""
     unique = tuple(dict.fromkeys(edges))
     nodes = {node for edge in unique for node in edge} | set(alone)
     if not nodes:
@@ -238,7 +237,7 @@ _PLACES = (
 
 
 def find_wordnet() -> Path:
-    """The installed ``data.noun``: ``$LONGSHOT_WORDNET`` if set, else the usual places."""
+    """Find the installed ``data.noun``: ``$LONGSHOT_WORDNET`` if set, else the usual places."""
     chosen = os.environ.get("LONGSHOT_WORDNET")
     for candidate in (chosen,) if chosen else _PLACES:
         path = Path(candidate).expanduser()
@@ -253,7 +252,7 @@ def find_wordnet() -> Path:
 
 
 def read_wordnet(path: str | os.PathLike[str] | None = None) -> Taxonomy:
-    """All noun synsets of WordNet 3.0 (82,115) below ``entity``, with edges from hypernym to hyponym.
+    """Read all noun synsets of WordNet 3.0 (82,115) below ``entity``, with edges from hypernym to hyponym.
 
     A node is ImageNet's id: ``n`` and the synset's eight-digit offset; its label is the first lemma.
     Edges are in the order of the file, which the shortest-path reduction depends on.
@@ -284,7 +283,7 @@ def _read(file: Path, _modified: int) -> Taxonomy:
 
 
 def _parse(line: str, edges: list[tuple[str, str]], labels: dict[str, str]) -> None:
-    """One synset: offset, file, type, number of lemmas (hex), lemmas, number of pointers, pointers."""
+    """Parse one synset: offset, file, type, number of lemmas (hex), lemmas, number of pointers, pointers."""
     fields = line.split(" | ", 1)[0].split()
     if len(fields[0]) != 8 or fields[2] != "n":
         raise ValueError("not a noun")
@@ -299,7 +298,7 @@ def _parse(line: str, edges: list[tuple[str, str]], labels: dict[str, str]) -> N
 
 
 def _check_version(file: Path, text: str) -> None:
-    """WordNet 3.0 only: other versions give other offsets, so ids would silently mean other things."""
+    """Check that this is WordNet 3.0: other versions give other offsets, so ids would silently mean other things."""
     header = re.search(r"WordNet (\d+(?:\.\d+)*) Copyright", text[:5000])
     # Without the licence header the offset of "dog" tells: 02084071 in 3.0, 02086723 in 3.1.
     dog = re.search(r"^(\d{8}) \d\d n [0-9a-f]{2} dog 0 domestic_dog ", text, re.MULTILINE)
@@ -341,7 +340,7 @@ def taxonomy_for(dataset: Dataset, taxonomy: TaxonomyLike) -> tuple[Taxonomy, st
 
 
 def wordnet_above(class_ids: Sequence[str], instead: Taxonomy | None = None) -> Taxonomy | None:
-    """The part of WordNet above the classes; ``instead`` (with a note) where WordNet is missing or lacks a class."""
+    """Return the part of WordNet above the classes; ``instead``, with a note, where it cannot be had."""
     if not all(map(is_wordnet_id, class_ids)):
         return instead
     lacking = (
@@ -357,13 +356,13 @@ def wordnet_above(class_ids: Sequence[str], instead: Taxonomy | None = None) -> 
 
 
 def wordnet_part(class_ids: Sequence[str]) -> Taxonomy:
-    """The part of WordNet above the classes; UserError where WordNet is missing or lacks a class.
+    """Return the part of WordNet above the classes; UserError where WordNet is missing or lacks a class.
 
     Reading all of WordNet takes over a second, so the part is remembered.
     """
-    from longshot.data.formats.base import remembered  # formats know taxonomies, too
+    from longshot.data.formats.base import cached_index  # formats know taxonomies, too
 
-    table = remembered(
+    table = cached_index(
         f"wordnet above {hash_json(sorted(class_ids))}", [find_wordnet()], lambda: _as_table(class_ids)
     )
     labels = dict(zip(table["child"].to_pylist(), table["label"].to_pylist(), strict=True))
@@ -376,7 +375,7 @@ def wordnet_part(class_ids: Sequence[str]) -> Taxonomy:
 
 
 def _as_table(class_ids: Sequence[str]) -> pa.Table:
-    """Edges in WordNet's order with the label of the child; the root has no parent."""
+    """List edges in WordNet's order with the label of the child; the root has no parent."""
     wordnet = read_wordnet()
     missing = [class_id for class_id in class_ids if class_id not in wordnet]
     if missing:

@@ -20,7 +20,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -69,31 +69,27 @@ class ToyStore:
     without_copies = True  # no two pictures are drawn from the same numbers: nobody needs to look for copies
 
     def read(self, row: int) -> Image:
-        """One image, RGB."""
+        """Read one image, RGB."""
         from PIL import Image
 
         return Image.fromarray(np.ascontiguousarray(_picture(row)))
 
     def encoded(self, row: int) -> bytes:
-        """Type, shape and numbers of one image."""
+        """Return type, shape and numbers of one image."""
         return array_bytes(_picture(row))
-
-    def encoded_rows(self, rows: Iterable[int]) -> Iterator[bytes]:
-        """``encoded`` of many."""
-        return (array_bytes(_picture(row)) for row in rows)
 
     def prepare(self, rows: Ints) -> None:
         """Draw the classes of some rows, all at once, where they are not drawn yet."""
         drawn_classes(np.unique(np.asarray(rows) // IMAGES).tolist())
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the classes' files: one look each; −1 for what is not drawn yet."""
+        """Return the stamps of the classes' files: one look each; −1 for what is not drawn yet, [M, 3]."""
         classes, which = np.unique(np.asarray(rows) // IMAGES, return_inverse=True)
         paths = [str(path) if (path := _lies(index)) else "" for index in classes.tolist()]
         return container_stamps(paths, which.reshape(-1), rows)
 
     def shipped_digests(self, rows: Ints) -> Digests | None:
-        """The digests of rows, from the package; None where this machine drew other pictures for one of them."""
+        """Return the digests of rows, from the package; None where this machine drew other pictures for one of them."""
         toys = drawn_classes(np.unique(np.asarray(rows) // IMAGES).tolist())
         return shipped_digests()[rows] if all(file.shipped for file in toys) else None
 
@@ -130,7 +126,7 @@ def open_toybox() -> Dataset:
 
 
 def drawn_classes(indices: Sequence[int]) -> list[Drawn]:
-    """The files of classes, drawn now where they are missing or damaged.
+    """Return the files of classes, drawn now where they are missing or damaged.
 
     One process draws at a time; others wait, then find what it drew. Every file appears whole, so that a killed process
     leaves whole classes.
@@ -161,13 +157,13 @@ def _draw(indices: Sequence[int]) -> None:
 
 
 def _differing(index: int) -> int:
-    """How many pictures of a class are not the shipped ones."""
+    """Count the pictures of a class that are not the shipped ones."""
     shipped = shipped_digests()[index * IMAGES : (index + 1) * IMAGES]
     return int((array_digests(np.load(_drawn(index).file)) != shipped).any(axis=1).sum())
 
 
 def _find(index: int) -> Drawn | None:
-    """A class that was drawn, from the first place of the cache that has it whole."""
+    """Find a class that was drawn, in the first place of the cache that has it whole."""
     for folder in cache_places("toybox", FOLDER):
         toys = find_drawn(class_file(folder, index), index)
         if toys is not None:
@@ -183,31 +179,31 @@ def _drawn(index: int) -> Drawn:
 
 
 def _lies(index: int) -> Path | None:
-    """The file of a class, whole or not; None where there is none."""
+    """Find the file of a class, whole or not; None where there is none."""
     files_of_class = (class_file(folder, index) for folder in cache_places("toybox", FOLDER))
     return next((file for file in files_of_class if file.exists()), None)
 
 
 def class_file(folder: Path, class_index: int) -> Path:
-    """The pictures of one class, uint8 [50, 84, 84, 3]."""
+    """Return the file of one class's pictures, uint8 [50, 84, 84, 3]."""
     return folder / f"class-{class_index:03d}.npy"
 
 
 def record_file(file: Path) -> Path:
-    """What is known of the pictures in ``file``."""
+    """Return the file that records what is known of the pictures in ``file``."""
     return file.with_suffix(".json")
 
 
 @functools.cache
 def shipped_digests() -> Digests:
-    """The digests [12000, 32] that come with this version of the generator."""
+    """Load the digests [12000, 32] that come with this version of the generator."""
     data = (files(__package__) / f"digests-v{VERSION}.bin").read_bytes()
     digests: Digests = np.frombuffer(data, np.uint8).reshape(-1, 32)
     return digests
 
 
 def array_digests(images: NDArray[np.uint8]) -> Digests:
-    """The digests [n, 32] of pictures [n, 84, 84, 3]."""
+    """Hash pictures [n, 84, 84, 3] to digests [n, 32]."""
     data = b"".join(hashlib.sha256(picture).digest() for picture in rows_bytes(images, range(len(images))))
     return np.frombuffer(data, np.uint8).reshape(-1, 32)
 
@@ -221,7 +217,7 @@ class Drawn(NamedTuple):
 
 
 def find_drawn(file: Path, class_index: int) -> Drawn | None:
-    """What is known of a class's file; None where it is missing or not as it was drawn.
+    """Return what is known of a class's file; None where it is missing or not as it was drawn.
 
     One look at the file where it was checked before. Where it changed since then, or has no record, it is read.
     """
@@ -233,8 +229,8 @@ def find_drawn(file: Path, class_index: int) -> Drawn | None:
 
 @functools.lru_cache(maxsize=4096)
 def _checked(file: Path, class_index: int, stamp: tuple[int, ...]) -> Drawn | None:
-    """``find_drawn`` of a file with this stamp."""
-    shipped = joined(shipped_digests()[class_index * IMAGES : (class_index + 1) * IMAGES])
+    """Check a file with this stamp, for ``find_drawn``."""
+    shipped = joint_digest(shipped_digests()[class_index * IMAGES : (class_index + 1) * IMAGES])
     recorded_stamp, recorded = _record(file)
     if recorded_stamp == stamp and recorded == shipped:
         return Drawn(file, stamp, shipped=True)
@@ -242,7 +238,7 @@ def _checked(file: Path, class_index: int, stamp: tuple[int, ...]) -> Drawn | No
         digests = array_digests(np.load(file, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, EOFError, IndexError):
         return None
-    now = joined(digests)
+    now = joint_digest(digests)
     if now not in (shipped, recorded):  # damaged or without a record: drawing again settles it
         return None
     if recorded_stamp != stamp or recorded != now:
@@ -252,13 +248,13 @@ def _checked(file: Path, class_index: int, stamp: tuple[int, ...]) -> Drawn | No
 
 def write_record(file: Path, digests: Digests) -> None:
     """Put on record what was drawn into a file."""
-    record = {"version": VERSION, "stamp": list(_stamp(file)), "digest": joined(digests)}
+    record = {"version": VERSION, "stamp": list(_stamp(file)), "digest": joint_digest(digests)}
     with contextlib.suppress(UserError):  # where it cannot be written, it is found out again
         write_json(record_file(file), record)
 
 
 def _record(file: Path) -> tuple[tuple[int, ...], str]:
-    """(stamp, digest) on record; empty where there is none that can be read."""
+    """Read (stamp, digest) on record; empty where there is none that can be read."""
     try:
         record = json.loads(record_file(file).read_text(encoding="utf-8"))
         return tuple(record["stamp"]), str(record["digest"])
@@ -267,12 +263,12 @@ def _record(file: Path) -> tuple[tuple[int, ...], str]:
 
 
 def _stamp(file: Path) -> tuple[int, ...]:
-    """Size, time and inode of a file; −1 three times where it is gone."""
+    """Return size, time and inode of a file; −1 three times where it is gone."""
     return tuple(file_stamps([str(file)])[0].tolist())
 
 
-def joined(digests: Digests) -> str:
-    """One digest over several: a record that was damaged cannot hold it by chance."""
+def joint_digest(digests: Digests) -> str:
+    """Hash several digests into one: a record that was damaged cannot hold it by chance."""
     return hashlib.sha256(digests.tobytes()).hexdigest()
 
 
@@ -281,7 +277,7 @@ _DRAW = "from longshot.data.toybox import draw_share; draw_share()"  # what anot
 
 
 def draw_class(class_index: int, class_id: str) -> NDArray[np.uint8]:
-    """All photographs of one class, uint8 [50, 84, 84, 3]: a function of the class alone."""
+    """Draw all photographs of one class, uint8 [50, 84, 84, 3]: a function of the class alone."""
     shots = plan(class_index, SEED)
     return np.stack([photograph(class_id, shot, (SEED, class_index, 1, n)) for n, shot in enumerate(shots)])
 
@@ -351,7 +347,7 @@ def _share_out(folder: Path, shares: Sequence[Sequence[int]], bar: Progress) -> 
 
 
 def usable_cores() -> int:
-    """The cores this process may run on."""
+    """Count the cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -30,7 +30,7 @@ def legs(x: float, y: float, high: float, r: float, coat: str | Surface, foot: s
 
 
 def face(at: Vec, size: Vec, coat: str | Surface, muzzle: str, snout: float) -> list[Solid]:
-    """A head with eyes and a nose that look to the front."""
+    """Build a head with eyes and a nose that look to the front."""
     x, y, z = at
     w, d, h = size
     return [
@@ -121,7 +121,7 @@ FISH_EYE = "#101418"
 
 
 def head(y: float, x: float, z: float, r: float, lips: str) -> list[Solid]:
-    """Eyes at both sides and a mouth at the front end ``y``."""
+    """Build eyes at both sides and a mouth at the front end ``y``."""
     return [
         *both(
             ball((x, y - 0.24, z + 0.1), (r * 0.5, r, r), "#f4f1e4"),
@@ -132,7 +132,7 @@ def head(y: float, x: float, z: float, r: float, lips: str) -> list[Solid]:
 
 
 def fin(at: Vec, reach: float, width: float, tilt: float, colour: str | Surface) -> Solid:
-    """A thin blade in the plane of the body, its long axis ``tilt`` degrees from y towards z."""
+    """Build a thin blade in the plane of the body, its long axis ``tilt`` degrees from y towards z."""
     return ball(at, (0.035, reach, width), colour, turn=(tilt, 0, 0))
 
 

@@ -18,7 +18,7 @@ from longshot.data.toybox.parts import (
 
 
 def emblem(y: float, z: float, shape: str, colour: str) -> list[Solid]:
-    """The picture on the front, and the plain oval mark on the back."""
+    """Build the picture on the front, and the plain oval mark on the back."""
     pictures: dict[str, list[Solid]] = {
         "dot": [ball((0, y, z), (0.26, 0.06, 0.26), colour)],
         "bar": [ball((0, y, z), (0.4, 0.06, 0.12), colour)],
@@ -189,7 +189,7 @@ STEEL, DARK, ASH = "#aeb6bd", "#565e66", "#c99a58"
 
 
 def badge(z: float, y: float = 0.13) -> list[Solid]:
-    """A yellow badge on the front of the handle and two rivets on its back."""
+    """Build a yellow badge on the front of the handle and two rivets on its back."""
     return [
         ball((0, y, z), (0.08, 0.03, 0.12), "#f2d43c"),
         ball((0, -y, z + 0.12), 0.045, DARK),

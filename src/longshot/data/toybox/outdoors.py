@@ -24,7 +24,7 @@ STEM, LEAF = "#4f8a3a", "#3f7d36"
 
 
 def stem(high: float = 0.0) -> list[Solid]:
-    """A stem below the blossom at the origin, with two leaves."""
+    """Build a stem below the blossom at the origin, with two leaves."""
     return [
         rod((0, -0.15, -1.5), (0, -0.12, high), 0.05, STEM),
         *both(ball((0.3, -0.1, -1.1), (0.36, 0.13, 0.05), LEAF, turn=(0, -35, 0))),
@@ -113,7 +113,7 @@ def leaf(z: float, side: float = 1.0, colour: str = FRUIT_LEAF) -> Solid:
 
 
 def label(x: float, z: float, y: float, colour: str) -> Solid:
-    """The little sticker of the greengrocer, at the back."""
+    """Build the little sticker of the greengrocer, at the back."""
     return ball((x, y, z), (0.13, 0.03, 0.13), colour)
 
 
@@ -182,7 +182,7 @@ GLASS, DOOR, LAWN = "#3b4f63", "#6b3f22", "#7d9a58"
 
 
 def plot(x: float, y: float) -> Solid:
-    """The lawn the building stands on."""
+    """Build the lawn the building stands on."""
     return box((0, 0, -0.04), (x, y, 0.04), LAWN)
 
 
@@ -287,7 +287,7 @@ def wheels(x: float, ys: list[float], r: float) -> list[Solid]:
 
 
 def ends(x: float, front: float, back: float, z: float) -> list[Solid]:
-    """Lamps, grille and number plates at y = ``front`` and y = ``back``."""
+    """Build lamps, grille and number plates at y = ``front`` and y = ``back``."""
     return [
         *both(
             ball((x, front, z), (0.09, 0.05, 0.09), LAMP, gloss=0.8),

@@ -66,7 +66,7 @@ class Genus:
 
     @property
     def species(self) -> dict[str, dict[str, Any]]:
-        """``first-second`` → what ``build`` makes the species of."""
+        """Map ``first-second`` to the settings that ``build`` makes the species of."""
         return {f"{a}-{b}": {**self.first[a], **self.second[b]} for a in self.first for b in self.second}
 
 
@@ -89,12 +89,12 @@ _AXES: dict[str, Vec] = {"x": (0.0, 90.0, 0.0), "y": (-90.0, 0.0, 0.0), "z": (0.
 
 
 def tube(at: Vec, radius: float, half: float, colour: str | Surface, axis: str = "z", **more: Any) -> Solid:
-    """A cylinder (or cone, with ``taper``) of half length ``half`` along ``axis``."""
+    """Build a cylinder (or cone, with ``taper``) of half length ``half`` along ``axis``."""
     return Solid("tube", at, (radius, radius, half), skin(colour), turn=_AXES[axis], **more)
 
 
 def rod(start: Vec, end: Vec, radius: float, colour: str | Surface, **more: Any) -> Solid:
-    """A tube from one point to another."""
+    """Build a tube from one point to another."""
     d = tuple(b - a for a, b in zip(start, end, strict=True))
     length = math.sqrt(sum(c * c for c in d))
     turn = (0.0, math.degrees(math.acos(d[2] / length)), math.degrees(math.atan2(d[1], d[0])))
@@ -103,12 +103,12 @@ def rod(start: Vec, end: Vec, radius: float, colour: str | Surface, **more: Any)
 
 
 def chain(points: list[Vec], radius: float, colour: str | Surface) -> list[Solid]:
-    """Rods from point to point: a bent wire."""
+    """Build rods from point to point: a bent wire."""
     return [rod(a, b, radius, colour) for a, b in itertools.pairwise(points)]
 
 
 def gable(at: Vec, half_width: float, half_depth: float, height: float, colour: str | Surface) -> Solid:
-    """A roof whose ridge runs along y, ``height`` above ``at``; its lower half hides in the walls beneath."""
+    """Build a roof whose ridge runs along y, ``height`` above ``at``; its lower half hides in the walls beneath."""
     side = math.sqrt(0.5)
     return Solid(
         "box",
@@ -121,7 +121,7 @@ def gable(at: Vec, half_width: float, half_depth: float, height: float, colour: 
 
 
 def both(*parts: Solid) -> list[Solid]:
-    """The parts and their mirror images left and right (x negated)."""
+    """Return the parts and their mirror images left and right (x negated)."""
     return [*parts, *(mirror(part) for part in parts)]
 
 
@@ -133,13 +133,13 @@ def mirror(part: Solid) -> Solid:
 def ring(
     count: int, radius: float, at: Callable[[float, float, float], Solid], start: float = 0.0
 ) -> list[Solid]:
-    """``count`` parts around a circle: ``at(cos·radius, sin·radius, degrees)`` makes each."""
+    """Build ``count`` parts around a circle: ``at(cos·radius, sin·radius, degrees)`` makes each."""
     angles = [start + 360.0 * i / count for i in range(count)]
     return [at(radius * math.cos(math.radians(a)), radius * math.sin(math.radians(a)), a) for a in angles]
 
 
 def flat(groups: Iterable[Solid | list[Solid]]) -> list[Solid]:
-    """One list out of parts and lists of parts."""
+    """Join parts and lists of parts into one list."""
     out: list[Solid] = []
     for group in groups:
         out.extend([group] if isinstance(group, Solid) else group)
@@ -147,13 +147,13 @@ def flat(groups: Iterable[Solid | list[Solid]]) -> list[Solid]:
 
 
 def _waves(t: Points, count: int) -> Bools:
-    """``count`` bars of equal width, with gaps of the same width, over t in [−1, 1]."""
+    """Draw ``count`` bars of equal width, with gaps of the same width, over t in [−1, 1]."""
     phase = (t + 1) * np.float32(count + 0.5) / 2
     return phase - np.floor(phase) > 0.5
 
 
 def _angle(a: Points, b: Points) -> Points:
-    """The direction of (a, b) as a number in [0, 4) that grows with the angle: exact arithmetic, no arctangent."""
+    """Return the direction of (a, b) as a number in [0, 4) that grows with the angle: exact, without arctangent."""
     size = np.abs(a) + np.abs(b) + np.float32(1e-6)
     turn = a / size
     return np.where(b < 0, 3 + turn, 1 - turn).astype(np.float32)
@@ -169,7 +169,7 @@ def _radius(a: Points, b: Points) -> Points:
 
 
 def _sphere_points(count: int) -> NDArray[np.float32]:
-    """``count`` well-spread directions [count, 3] (a Fibonacci spiral)."""
+    """Return ``count`` well-spread directions [count, 3] (a Fibonacci spiral)."""
     rows = []
     for i in range(count):
         z = 1 - (2 * i + 1) / count
@@ -187,13 +187,13 @@ def _spots(q: Points, count: int) -> Bools:
 
 
 def _speckle(q: Points, count: int) -> Bools:
-    """A fixed random quarter of the cells of a lattice with ``count`` cells per unit."""
+    """Choose a fixed random quarter of the cells of a lattice with ``count`` cells per unit."""
     a, b, c = (np.floor(axis * count).astype(np.int64) for axis in q)
     return np.asarray(((a * 73856093 ^ b * 19349663 ^ c * 83492791) >> 3) % 4 == 0)
 
 
 def _windows(q: Points, count: int) -> Bools:
-    """Panes on the four upright faces of a box: ``count`` is 10 × columns + rows."""
+    """Draw panes on the four upright faces of a box: ``count`` is 10 × columns + rows."""
     columns, rows = divmod(count, 10)
     across = np.where(np.abs(q[0]) > np.abs(q[1]), q[1], q[0])
     u, v = (across + 1) * np.float32(columns / 2), (q[2] + 1) * np.float32(rows / 2)
@@ -202,7 +202,7 @@ def _windows(q: Points, count: int) -> Bools:
 
 
 def _pips(q: Points, count: int) -> Bools:
-    """``count`` seeds in a ring on a cut across y."""
+    """Draw ``count`` seeds in a ring on a cut across y."""
     phase = _angle(q[0], q[2]) * np.float32(count / 4)
     away = phase - np.floor(phase) - np.float32(0.5)
     radial = (_radius(q[0], q[2]) - np.float32(0.38)) / np.float32(0.13)
@@ -210,7 +210,7 @@ def _pips(q: Points, count: int) -> Bools:
 
 
 def _segments(q: Points, count: int) -> Bools:
-    """Citrus: the pith between ``count`` segments, the core and the rind of a cut across y."""
+    """Draw the pith between ``count`` segments of citrus, the core and the rind of a cut across y."""
     r = _radius(q[0], q[2])
     return (_sectors(q[0], q[2], count, 0.14) & (r > 0.1)) | (r > 0.86) | (r < 0.1)
 

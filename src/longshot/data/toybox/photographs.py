@@ -76,7 +76,7 @@ OWNERS: tuple[Owner, ...] = (
 
 
 def _grain(side: int, seed: int) -> NDArray[np.float32]:
-    """White noise in [0, 1) from an integer hash, [side, side]."""
+    """Make white noise in [0, 1) from an integer hash, [side, side]."""
     y, x = np.mgrid[0:side, 0:side].astype(np.uint32)
     h = x * np.uint32(374761393) + y * np.uint32(668265263) + np.uint32(seed * 1442695041 & 0xFFFFFFFF)
     h = (h ^ (h >> np.uint32(13))) * np.uint32(1274126177)
@@ -111,7 +111,7 @@ _BACKDROPS: dict[str, Callable[[Grid, Grid, Float32s], Float32s]] = {
 
 @functools.cache
 def backdrop(owner: int) -> Float32s:
-    """The whole backdrop of an owner, float32 [TEXTURE, TEXTURE, 3], lit by their lamp."""
+    """Draw the whole backdrop of an owner, float32 [TEXTURE, TEXTURE, 3], lit by their lamp."""
     person = OWNERS[owner]
     y, x = np.mgrid[0:TEXTURE, 0:TEXTURE]
     share = _BACKDROPS[person.backdrop](x, y, _grain(TEXTURE, owner + 1))[:, :, None]
@@ -136,8 +136,10 @@ class Photograph:
 
 
 def plan(class_index: int, seed: int) -> list[Photograph]:
-    """The fifty shots of a class: each owner five times, each viewpoint at least twelve times, every fault spread
-    over viewpoints; the order is random."""
+    """Plan the fifty shots of a class, in random order.
+
+    Each owner takes five, each viewpoint has at least twelve, and every fault is spread over viewpoints.
+    """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(class_index, 0)))
     owners = np.repeat(np.arange(len(OWNERS)), IMAGES // len(OWNERS))
     # Within an owner the viewpoints go round; starting one further for each owner and class evens out the fifth.
@@ -164,14 +166,14 @@ def plan(class_index: int, seed: int) -> list[Photograph]:
 
 
 def _spread(views: np.ndarray[Any, np.dtype[np.int64]], rng: np.random.Generator) -> list[int]:
-    """All images in an order that goes round the viewpoints."""
+    """Order all images so that they go round the viewpoints."""
     queues = [list(rng.permutation(np.flatnonzero(views == v))) for v in rng.permutation(len(VIEWPOINTS))]
     longest = max(map(len, queues))
     return [int(queue[i]) for i in range(longest) for queue in queues if i < len(queue)]
 
 
 def _bundles(rng: np.random.Generator) -> list[set[str]]:
-    """The faults dealt to FAULTY images: one each, then second ones where they do not clash."""
+    """Deal the faults to FAULTY images: one each, then second ones where they do not clash."""
     deck = [name for name, count in FAULTS.items() for _ in range(count)]
     bundles = [{deck[i]} for i in rng.permutation(len(deck))[:FAULTY]]
     remaining = list(deck)
@@ -191,7 +193,7 @@ def _bundles(rng: np.random.Generator) -> list[set[str]]:
 
 
 def columns(shots: list[Photograph]) -> dict[str, list[Any]]:
-    """Attribute name → values, in the order of the shots."""
+    """Map attribute names to values, in the order of the shots."""
     return {field.name: [getattr(shot, field.name) for shot in shots] for field in fields(Photograph)}
 
 
@@ -207,7 +209,7 @@ _SPLIT_OF_GENUS = ("train", "train", "validation", "test")  # within a family
 
 
 def class_ids() -> tuple[str, ...]:
-    """All ``family/genus/species`` ids, sorted."""
+    """Return all ``family/genus/species`` ids, sorted."""
     return tuple(
         sorted(
             f"{f}/{g}/{s}"
@@ -219,7 +221,7 @@ def class_ids() -> tuple[str, ...]:
 
 
 def splits() -> dict[str, tuple[str, ...]]:
-    """Class ids for training, validation and testing; a genus is never divided."""
+    """Divide class ids into training, validation and testing; a genus is never divided."""
     out: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
     for family, genera in FAMILIES.items():
         for split, (name, genus) in zip(_SPLIT_OF_GENUS, genera.items(), strict=True):
@@ -228,7 +230,7 @@ def splits() -> dict[str, tuple[str, ...]]:
 
 
 def build(class_id: str) -> list[Solid]:
-    """The parts of one class."""
+    """Build the parts of one class."""
     family, genus, species = class_id.split("/")
     plan = FAMILIES[family][genus]
     return plan.build(**plan.species[species])
@@ -276,7 +278,7 @@ def _jitter_light(light: Light, rng: np.random.Generator) -> Light:
 
 
 def _view(viewpoint: str, rng: np.random.Generator) -> CameraView:
-    """The camera for a viewpoint, a little off, and the toy's proportions a little changed."""
+    """Place the camera for a viewpoint, a little off, and change the toy's proportions a little."""
     yaw = _YAW[viewpoint] + 30.0 * (float(rng.random()) - 0.5)
     if rng.random() < 0.5 and viewpoint == "side":
         yaw += 180.0  # from the left or from the right
@@ -291,7 +293,7 @@ def _view(viewpoint: str, rng: np.random.Generator) -> CameraView:
 def _frame(
     solid: SolidModel, view: CameraView, shot: Photograph, rng: np.random.Generator
 ) -> tuple[float, tuple[float, float]]:
-    """Pixels per unit and where the toy's middle lies, on the fine canvas."""
+    """Return pixels per unit and where the toy's middle lies, on the fine canvas."""
     frames = np.einsum("ij,pjk->pik", view[0], solid.frames)
     at = np.einsum("ij,pj->pi", view[0], solid.at)
     reach = extents(solid.parts, frames)
@@ -344,7 +346,7 @@ def _props(canvas: Canvas, count: int, light: Light, rng: np.random.Generator) -
 
 @functools.cache
 def _cover(kind: int) -> SolidModel:
-    """Fingers, a card or a pole, upright, of about the same width."""
+    """Build fingers, a card or a pole, upright, of about the same width."""
     tips = [(-0.36, 0.5), (0.0, 0.65), (0.36, 0.55)]
     covers: list[list[Solid]] = [
         [
@@ -389,14 +391,14 @@ def _compose(canvas: Canvas, owner: int, light: Light, rng: np.random.Generator)
 
 
 def _shrink(fine: Float32s) -> Float32s:
-    """The mean of each 2 × 2 block, [..., 2S, 2S] → [..., S, S]."""
+    """Average each 2 × 2 block, [..., 2S, 2S] → [..., S, S]."""
     top, bottom = fine[..., 0::2, :], fine[..., 1::2, :]
     rows = top + bottom
     return (rows[..., 0::2] + rows[..., 1::2]) * np.float32(0.25)
 
 
 def _develop(picture: Float32s, shot: Photograph, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Exposure, blur and grain; then bytes."""
+    """Apply exposure, blur and grain; return bytes."""
     amount = float(rng.random())
     gain = 0.94 + 0.12 * float(rng.random())
     radius = 1.5 + 0.8 * float(rng.random())

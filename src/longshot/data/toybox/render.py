@@ -54,7 +54,7 @@ class Canvas:
 
 
 def rotation(turn: Vec) -> Matrix:
-    """The rotation by ``turn`` degrees about x, then y, then z, [3, 3]."""
+    """Return the rotation by ``turn`` degrees about x, then y, then z, [3, 3]."""
     (a, b, c) = (math.radians(angle) for angle in turn)
     ca, sa, cb, sb, cc, sc = math.cos(a), math.sin(a), math.cos(b), math.sin(b), math.cos(c), math.sin(c)
     return np.array(
@@ -67,7 +67,7 @@ def rotation(turn: Vec) -> Matrix:
 
 
 def model(parts: Sequence[Solid]) -> SolidModel:
-    """Parts made ready for drawing, moved and scaled so that they just fit the ball of radius one."""
+    """Prepare parts for drawing, moved and scaled so that they just fit the ball of radius one."""
     turns = np.array([rotation(part.turn) for part in parts])
     sizes = np.array([part.size for part in parts])
     stretch = np.array([part.stretch for part in parts])
@@ -81,7 +81,7 @@ def model(parts: Sequence[Solid]) -> SolidModel:
 
 
 def extents(parts: Sequence[Solid], frames: Matrix) -> Matrix:
-    """Half the width of each part along each outer axis, [P, 3]."""
+    """Return half the width of each part along each outer axis, [P, 3]."""
     squares = frames * frames
     around = np.sqrt(squares[:, :, 0] + squares[:, :, 1])
     along = np.abs(frames[:, :, 2])
@@ -96,8 +96,9 @@ def extents(parts: Sequence[Solid], frames: Matrix) -> Matrix:
 def camera(
     yaw: float, pitch: float, roll: float = 0.0, stretch: Vec = (1.0, 1.0, 1.0)
 ) -> tuple[Matrix, Matrix]:
-    """The view (rows right, up, viewer; [3, 3]) from ``yaw`` degrees off the front and ``pitch`` above the
-    horizon, and its inverse.
+    """Return a view (rows right, up, viewer; [3, 3]) and its inverse.
+
+    The camera stands ``yaw`` degrees off the front and ``pitch`` above the horizon.
 
     ``stretch`` scales the world's axes before it is seen.
     """
@@ -213,7 +214,7 @@ def _shade(
     light: Light,
     tint: Vec,
 ) -> Float32s:
-    """Colours [3, n] of visible points, given relative to the middle of their part in view axes, [3, n]."""
+    """Compute the colours [3, n] of visible points, given relative to the middle of their part in view axes, [3, n]."""
     frame = inverses.transpose(1, 2, 0)[:, :, which]
     q = frame[:, 0] * points[0] + frame[:, 1] * points[1] + frame[:, 2] * points[2]
     # Outward directions in the part's own frame: the gradient of its form, or an axis where a flat boundary is seen.
@@ -238,7 +239,7 @@ def _shade(
 
 
 def _gradient(part: Solid) -> tuple[float, float, float]:
-    """(a, b, c) such that the outward direction at (x, y, z) of the curved boundary is (ax, ay, bz + c)."""
+    """Return (a, b, c) such that the outward direction at (x, y, z) of the curved boundary is (ax, ay, bz + c)."""
     if part.kind == "tube":
         middle, slope = (1 + part.taper) / 2, (part.taper - 1) / 2
         return 1.0, -slope * slope, -slope * middle
@@ -254,8 +255,9 @@ def _slabs(part: Solid) -> list[tuple[int, float, float]]:
 
 
 def _quadric(part: Solid, inverse: Float32s, columns: Float32s, rows: Float32s) -> tuple[Float32s, Float32s]:
-    """Near and far end, [rows, columns], of each ray's stretch inside the ball x²+y²+z² ≤ 1 or the cone
-    x²+y² ≤ (m+kz)²; rays that miss get near = −inf.
+    """Return near and far end, [rows, columns], of each ray's stretch inside the part; rays that miss get near = −inf.
+
+    The part is the ball x²+y²+z² ≤ 1 or the cone x²+y² ≤ (m+kz)².
 
     With q = u·U + v·V + t·W and the form qᵀDq + 2·d·q + e ≤ 0, t solves a·t² + 2·b·t + c = 0, where b is linear and
     c quadratic in (u, v): sums of a column's and a row's terms.
@@ -292,7 +294,7 @@ def _quadric(part: Solid, inverse: Float32s, columns: Float32s, rows: Float32s) 
 def _paint(
     parts: Sequence[Solid], which: NDArray[np.int16], q: Float32s, faces: NDArray[np.int8]
 ) -> Float32s:
-    """The surface colour at each point, [3, n]."""
+    """Return the surface colour at each point, [3, n]."""
     paint = np.array([rgb(part.skin.colour) for part in parts], np.float32).T[:, which]
     for i, part in enumerate(parts):
         if part.skin.pattern == "plain" and part.inside is None:
@@ -314,5 +316,5 @@ def _colours(surface: Surface, q: Float32s) -> Float32s:
 
 @functools.cache
 def rgb(colour: str) -> Float32s:
-    """``#rrggbb`` as three numbers in [0, 1]."""
+    """Parse ``#rrggbb`` to three numbers in [0, 1]."""
     return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)], np.float32)

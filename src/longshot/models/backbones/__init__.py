@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from longshot.base import UserError, load_target, plugged
 from longshot.models.backbones.sight import Sight, bare_name, installed_torch, split_sight
-from longshot.models.networks import ALIASES, find_alias, names_weights
+from longshot.models.networks import ALIASES, find_alias, find_synonym, names_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from longshot.models.backbones.base import Backbone, ModuleBackbone, Precomputed
     from longshot.models.features import Features
 
+    # a module is a function of tensors, any other function one of pictures
     BackboneLike: TypeAlias = (
-        str | Path | NDArray[Any] | Tensor | nn.Module | Features | Backbone | Precomputed
+        str | Path | NDArray[Any] | Tensor | Features | Backbone | Precomputed | Callable[..., Any]
     )
 
 
@@ -41,7 +42,7 @@ class BackboneFamily:
 
     @property
     def module(self) -> str:
-        """What code calls the family, as ``torch_file``; those of plugins are ``plugin``."""
+        """Return what code calls the family, as ``torch_file``; those of plugins are ``plugin``."""
         return "plugin" if self.plugged else self.opener.partition(":open_")[2]
 
 
@@ -126,16 +127,17 @@ def open_backbone(
     engine: str | None = None,
     parameter: str = "backbone",
 ) -> Backbone | Precomputed:
-    """Whatever serves as a backbone, opened: it has a ``name``, a ``weights_hash``, and ``embed`` takes it.
+    """Open whatever serves as a backbone; the result has a ``name`` and a ``weights_hash``, and ``embed`` takes it.
 
     Open an object once and use the result for all datasets: a module is copied and hashed when it is opened.
 
     Parameters
     ----------
-    backbone : str, path, array, Tensor, nn.Module, Features, Backbone or Precomputed
+    backbone : str, path, array, Tensor, nn.Module, function, Features, Backbone or Precomputed
         A name as in ``list_backbones``, or the folder of a saved network, either behind a label if you like
         (``"mine=runs/proto"``); features [N, d] of floats, rows in the
-        dataset's order; a module from images [B, 3, H, W] to [B, d] or to maps [B, d, h, w], which are averaged;
+        dataset's order; a module from images [B, 3, H, W] to [B, d] or to maps [B, d, h, w], which are averaged; a
+        function from a list of pictures (PIL, at their own size) to vectors [n, d];
         features made before, for their own dataset. What is open already is returned as it is.
     device : str
         auto, cpu, cuda or mps.
@@ -165,7 +167,7 @@ def open_backbone(
 
 
 def split_label(text: str) -> tuple[str | None, str]:
-    """The label of a backbone, where it has been given one, and what the backbone is.
+    """Split a backbone's text into its label, None where it has none, and what the backbone is.
 
     >>> split_label("mine=runs/proto"), split_label("runs/lr=0.1")
     (('mine', 'runs/proto'), (None, 'runs/lr=0.1'))
@@ -177,12 +179,12 @@ def split_label(text: str) -> tuple[str | None, str]:
 
 
 def backbone_parts(name: str) -> list[str]:
-    """``"pixels + efficientnet-lite0"`` → its backbones; the plus stands between blanks."""
+    """Split ``"pixels + efficientnet-lite0"`` into its backbones; the plus stands between blanks."""
     return [part.strip() for part in re.split(r"\s\+\s", name)]
 
 
 def backbone_name(name: str) -> str:
-    """The canonical name of one or several backbones side by side."""
+    """Return the canonical name of one or several backbones side by side."""
     return " + ".join(backbone_parts(name))
 
 
@@ -194,7 +196,7 @@ def load_backbone(
     allow_download: bool = False,
     engine: str | None = None,
 ) -> Backbone | Precomputed:
-    """The backbone called ``name``, which may stand behind a label; its network is built on first use.
+    """Open the backbone called ``name``, which may stand behind a label; its network is built on first use.
 
     So that a cache hit stays cheap.
     """
@@ -217,7 +219,7 @@ def load_backbone(
 def adaptable(
     name: str, method: str, device: str, opened: Backbone | Precomputed | None = None
 ) -> ModuleBackbone:
-    """The backbone called ``name`` (``opened`` where it is an object) as a network that methods can adapt.
+    """Open the backbone called ``name``, or take ``opened``, as a network that methods can adapt.
 
     UserError when it is none, or several.
     """
@@ -251,7 +253,7 @@ def _open_plugged(name: str, family: BackboneFamily, device: str, sight: Sight) 
 
 
 def resolve_alias(name: str) -> str:
-    """What opens the network that a paper calls ``name``; any other name stays.
+    """Return what opens the network that a paper calls ``name``; any other name stays as it is.
 
     >>> resolve_alias("clip_vit_base"), resolve_alias("pixels")
     ("hf:openai/clip-vit-base-patch16(pool='projection')", 'pixels')
@@ -281,6 +283,19 @@ def find_family(name: str) -> BackboneFamily:
     family = _named_family(name, foreign)
     if family is not None:
         return family
+    kind, called = find_synonym(name)
+    if kind == "method":
+        raise UserError(f"There is no backbone '{name}'; it is a method, called '{called}' here.")
+    if kind:
+        meant = _named_family(resolve_alias(called), FAMILIES) or FAMILIES[-1]
+        install = _row(called, meant, "")["install"]
+        before = f"install what it needs ({install}), then " if install else ""
+        fetch = (
+            " with LONGSHOT_ALLOW_DOWNLOAD=1, so that it may fetch its weights"
+            if meant.names in (("timm:",), ("hf:",))
+            else ""
+        )
+        raise UserError(f"There is no backbone '{name}'; {before}write '{called}'{fetch}.")
     families = (*FAMILIES, *foreign)
     shown = [s for family in families for s in family.shown]
     near = get_close_matches(name, [n for family in families for n in family.names], n=1, cutoff=0.5)
@@ -309,7 +324,7 @@ def plugged_families() -> tuple[BackboneFamily, ...]:
 
 
 def require(name: str, family: BackboneFamily) -> None:
-    """An error with the pip command when a module that the backbone needs is not installed."""
+    """Raise an error with the pip command where a module that the backbone needs is not installed."""
     missing = [module for module in _modules(name, family) if find_spec(module) is None]
     if missing:
         raise UserError(
@@ -319,7 +334,7 @@ def require(name: str, family: BackboneFamily) -> None:
 
 
 def list_backbones(name: str | None = None, *, allow_download: bool = False) -> list[dict[str, Any]]:
-    """The backbones that can embed images, and what is missing for the others; or everything about one of them.
+    """List the backbones that can embed images and what is missing for the others, or describe one of them.
 
     Without a name none of them is imported. With one it is opened, its weights included.
 
@@ -328,7 +343,7 @@ def list_backbones(name: str | None = None, *, allow_download: bool = False) -> 
     name : str, optional
         One backbone, as ``embed`` takes it.
     allow_download : bool
-        Let ``timm:`` and ``hf:`` fetch the weights of that one.
+        Let hf: and timm: fetch the weights of NAME.
 
     Returns
     -------
@@ -372,7 +387,7 @@ def _row(name: str, family: BackboneFamily, about: str) -> dict[str, Any]:
 
 
 def _describe(name: str, allow_download: bool) -> dict[str, Any]:
-    """One backbone, opened; where that fails, what is known without it and the reason."""
+    """Open one backbone and describe it; where that fails, say what can be said without it, and the reason."""
     from longshot.models.backbones.base import Backbone, ModuleBackbone
 
     written = split_label(name)[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -34,10 +34,7 @@ from longshot.base import (
 from longshot.models.backbones.sight import Sight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from PIL import Image
 
     from longshot.data import Dataset
     from longshot.models.features import Features
@@ -54,6 +51,7 @@ class Backbone(ABC):
     # Whether several threads may run it at once; if not, one thread runs it with all cores inside.
     reentrant: ClassVar[bool] = False
     light: ClassVar[bool] = False  # no network to speak of: decoding is all the work
+    takes_pictures: ClassVar[bool] = False  # pictures as they are, by ``from_pictures``, in place of tensors
     pooling: str = "mean"  # how maps or tokens become vectors
     architecture: str = ""  # what the weights' hash does not cover
 
@@ -71,17 +69,17 @@ class Backbone(ABC):
 
     @property
     def preprocessing(self) -> str:
-        """The canonical preprocessing string."""
+        """Return the canonical preprocessing string."""
         return self.transform.text
 
     @property
     def engine(self) -> str:
-        """What computes, with its version."""
+        """Name what computes, with its version."""
         return engine_version("torch")
 
     @property
     def block(self) -> int:
-        """Images the network sees at once, a constant per kind of device."""
+        """Return how many images the network sees at once, a constant per kind of device."""
         return BLOCK_CPU if self.device.type == "cpu" else BLOCK_ACCELERATOR
 
     def use_engine(self, engine: str | None) -> None:
@@ -94,25 +92,25 @@ class Backbone(ABC):
 
     @property
     def settled(self) -> bool:
-        """Whether ``engine`` is more than a plan."""
+        """Tell whether ``engine`` is final and not only planned."""
         return True
 
     def session(self) -> Session | None:
-        """The network in another engine than PyTorch, where one computes; ``settle`` comes first."""
+        """Open the network in another engine than PyTorch, where one computes; call ``settle`` first."""
         return None
 
     @property
     def converted(self) -> bool:
-        """Whether ``session`` gives one, without opening it."""
+        """Tell whether ``session`` gives one, without opening it."""
         return False
 
     def portable(self, *, network: bool = True) -> Self:
-        """A copy that other processes can be handed, with its network in it; without it where they get another."""
+        """Copy the backbone for another process, with its network, or without it where that process gets another."""
         return copy.copy(self)
 
     @property
     def identity(self) -> str:
-        """Hex SHA-256 over what decides the vectors: weights, architecture, preprocessing, pooling, engine."""
+        """Hash what decides the vectors: weights, architecture, preprocessing, pooling, engine; hex SHA-256."""
         return hash_text(
             "longshot backbone 2",
             PREPROCESSING_RULES,
@@ -126,7 +124,7 @@ class Backbone(ABC):
 
     @cached_property
     def dim(self) -> int:
-        """d, found by running one blank image unless the family knows better."""
+        """Return the width d of the vectors, found by running one blank image unless the family knows it."""
         return int(self(torch.zeros(1, 3, *self.transform.size, device=self.device)).shape[1])
 
     def prepare(self) -> None:
@@ -134,15 +132,30 @@ class Backbone(ABC):
         return
 
     def network(self) -> Network:
-        """The network itself, frozen, in evaluation mode, on the device: for methods that adapt one to a task."""
+        """Return the network itself, frozen, in evaluation mode, on the device, for methods that adapt it to a task."""
         raise no_network(self.name)
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, d] or [B, d, h, w]."""
+        """Compute vectors or maps of images: [B, 3, H, W] → [B, d] or [B, d, h, w]."""
+
+    def from_pictures(self, pictures: list[Image.Image]) -> NDArray[np.float32]:
+        """Compute vectors [n, d] of pictures, where ``takes_pictures`` says so."""
+        raise NotImplementedError
+
+    def from_bytes(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Compute vectors [n, d] of bytes [n, H, W, 3], with the values that the preprocessing gives them."""
+        # Height × width × channel bytes seen as [n, 3, H, W] are channels-last already: nothing is copied.
+        images = torch.from_numpy(pixels).to(self.device).permute(0, 3, 1, 2).float()
+        scale, shift = (
+            torch.tensor(values, device=self.device).view(1, 3, 1, 1)
+            for values in (self.transform.scale, self.transform.shift)
+        )
+        vectors: NDArray[np.float32] = self(images.mul_(scale).add_(shift)).cpu().numpy()
+        return vectors
 
     def __call__(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] float32 on ``device`` → [B, d] float32; a map [B, d, h, w] is averaged."""
+        """Compute vectors of images and average maps: [B, 3, H, W] float32 on ``device`` → [B, d] float32."""
         try:
             output = self.forward(images)
         except UserError:
@@ -177,7 +190,7 @@ class ModuleBackbone(Backbone):
     made: nn.Module
 
     def build(self) -> nn.Module:
-        """The network with its weights, in any mode, on any device."""
+        """Build the network with its weights, in any mode, on any device."""
         return self.made
 
     def use_engine(self, engine: str | None) -> None:
@@ -196,7 +209,7 @@ class ModuleBackbone(Backbone):
 
     @cached_property
     def conversion(self) -> Conversion | None:
-        """The network as another engine than PyTorch takes it; None where PyTorch is to compute."""
+        """Return the network as another engine than PyTorch takes it; None where PyTorch computes."""
         if self.device.type != "cpu":
             return None
         engine = AUTOMATIC if self.choice.name == "auto" else self.choice.name
@@ -209,7 +222,7 @@ class ModuleBackbone(Backbone):
 
     @property
     def engine(self) -> str:
-        """What computes, with its version and settings; as planned until ``settle`` was called."""
+        """Name what computes, with its version and settings; as planned until ``settle`` was called."""
         conversion = self.conversion
         if conversion is not None and not conversion.refusal():
             return engine_version(conversion.engine)
@@ -222,11 +235,11 @@ class ModuleBackbone(Backbone):
 
     @property
     def settled(self) -> bool:
-        """Whether the network was converted, or refused, or is PyTorch's anyway."""
+        """Tell whether the network was converted or refused, or is PyTorch's anyway."""
         return self.conversion is None or self.conversion.settled
 
     def session(self) -> Session | None:
-        """The converted network; None where PyTorch computes."""
+        """Open the converted network; None where PyTorch computes."""
         conversion = self.conversion
         return None if conversion is None or conversion.network() is None else conversion.session()
 
@@ -257,19 +270,19 @@ class ModuleBackbone(Backbone):
         _ = self.module
 
     def images(self, images: Tensor) -> Tensor:
-        """The batch in the memory layout the network wants."""
+        """Put a batch into the memory layout that the network takes."""
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         return images.contiguous(memory_format=layout)
 
     @staticmethod
     def run(module: nn.Module, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, d] or [B, d, h, w], for a module as ``build`` makes it."""
+        """Run a module as ``build`` makes it on images: [B, 3, H, W] → [B, d] or [B, d, h, w]."""
         output: Tensor = module(images)
         return output
 
     @cached_property
     def compiled(self) -> Callable[[nn.Module, Tensor], Tensor]:
-        """``run``, compiled where that was asked for."""
+        """Return ``run``, compiled where that was asked for."""
         if not self.choice.compile:
             return self.run
         compiled: Callable[[nn.Module, Tensor], Tensor] = torch.compile(self.run, dynamic=False)
@@ -283,7 +296,7 @@ class ModuleBackbone(Backbone):
             return self.compiled(module, self.images(images))
 
     def trainable(self) -> nn.Module:
-        """The module as it should be trained further; the same as ``module`` unless that was made for speed."""
+        """Return the module to train further: ``module`` itself unless that was changed for speed."""
         return self.module
 
     def network(self) -> Network:
@@ -307,7 +320,7 @@ class Precomputed(ABC):
 
     @property
     def identity(self) -> str:
-        """Hex SHA-256 over the vectors."""
+        """Hash the vectors; hex SHA-256."""
         return hash_text("longshot vectors 1", self.weights_hash)
 
     settled: bool = True  # nothing is computed, by no engine
@@ -320,19 +333,19 @@ class Precomputed(ABC):
         raise UserError(f"Backbone '{self.name}' reads no images", f"leave {option} out")
 
     def use_engine(self, engine: str | None) -> None:
-        """Nothing is computed: any engine will do."""
+        """Accept any engine: nothing is computed."""
         parse_engine(engine)
 
     def settle(self, dataset: Dataset, rows: Sequence[int], *, keep: bool = True) -> None:
-        """Nothing is computed."""
+        """Do nothing: there is nothing to compute."""
         return
 
     @abstractmethod
     def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-        """The array [M, d] and, unless rows already follow the dataset's order, the row of each image [N]."""
+        """Return the array [M, d] and the row of each image [N], None where rows follow the dataset's order."""
 
     def network(self) -> Network:
-        """There is none."""
+        """Refuse: there is no network."""
         raise no_network(self.name)
 
 
@@ -345,11 +358,11 @@ class GivenFeatures(Precomputed):
 
     @property
     def identity(self) -> str:
-        """That of the backbone which made them."""
+        """Return the identity of the backbone that made the features."""
         return self.features.backbone_identity
 
     def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-        """The features' own rows; UserError for another dataset."""
+        """Return the features' own rows; UserError for another dataset."""
         if self.features.fingerprint != dataset.fingerprint:
             raise UserError(
                 f"The features '{self.name}' were made from dataset '{self.features.dataset}' "
@@ -360,7 +373,7 @@ class GivenFeatures(Precomputed):
 
 
 def no_network(name: str) -> UserError:
-    """What to say where a method needs images and a network, but only features were given."""
+    """Make the error for a method that needs images and a network where only features were given."""
     return UserError(
         f"Backbone '{name}' gives features only, and the method needs images and a network to adapt; take a trained "
         f"network's folder, efficientnet-lite0, timm:NAME, hf:NAME or torch:FILE.py:FUNCTION, or a method on features."
@@ -368,7 +381,7 @@ def no_network(name: str) -> UserError:
 
 
 def hash_state(module: nn.Module, *extra: str) -> str:
-    """Hex SHA-256 over a state dict (names, types, shapes, bytes; sorted by name) and ``extra``."""
+    """Hash a state dict (names, types, shapes, bytes; sorted by name) and ``extra``; hex SHA-256."""
     digest = hashlib.sha256()
     for name, value in sorted(module.state_dict().items()):
         if not isinstance(value, Tensor):
@@ -385,7 +398,7 @@ def hash_state(module: nn.Module, *extra: str) -> str:
 def in_blocks(
     run: Callable[[NDArray[Any]], NDArray[np.float32]], block: int, images: NDArray[Any]
 ) -> NDArray[np.float32]:
-    """Vectors [n, d] of images [n, …] that ``run`` takes ``block`` at a time, the last ones filled up with black."""
+    """Run images [n, …] in blocks of ``block``, the last one filled up with black; vectors [n, d]."""
     short = -len(images) % block
     if short:
         images = np.concatenate([images, np.zeros((short, *images.shape[1:]), images.dtype)])

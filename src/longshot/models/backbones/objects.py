@@ -1,4 +1,4 @@
-"""Backbones that are objects: an array of features, an ``nn.Module``, features made before.
+"""Backbones that are objects: an array of features, an ``nn.Module``, a function of pictures, features made before.
 
 An object has no name, so it is called after what it is: ``array-1f0c2b9a``, ``MyNetwork-77d01ce4``. The digits are the
 start of a hash over its content (numbers of an array; weights, settings, code and pixels of a module): the same object
@@ -9,23 +9,30 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import inspect
-from types import CodeType
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor, nn
 
 from longshot.base import UserError, count, hash_text
 from longshot.data import Dataset
-from longshot.models.backbones.base import Backbone, GivenFeatures, ModuleBackbone, Precomputed, hash_state
+from longshot.models.backbones.base import (
+    Backbone,
+    GivenFeatures,
+    ModuleBackbone,
+    Precomputed,
+    hash_state,
+    no_network,
+)
 from longshot.models.backbones.sight import Sight, example_for, own_sight
 from longshot.models.features import Features
 from longshot.models.features.array_files import describe
-
-_PLAIN = (bool, int, float, str, tuple, type(None))  # attributes of a module that may change what it computes
+from longshot.models.object_identity import identify, module_facts
 
 
 class GivenArray(Precomputed):
@@ -42,7 +49,7 @@ class GivenArray(Precomputed):
         self.name = self.label = f"array-{self.weights_hash[:8]}"
 
     def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-        """The array; UserError where it has another number of rows than the dataset has images."""
+        """Return the array; UserError where it has another number of rows than the dataset has images."""
         if len(self.array) != len(dataset):
             raise UserError(
                 f"The array given as {{{self.parameter}}} has {count(len(self.array), 'row')}, but dataset "
@@ -60,7 +67,7 @@ class GivenModule(ModuleBackbone):
     own_code = True
 
     def __init__(self, module: nn.Module, preprocessing: str | None, device: str) -> None:
-        identity, kind = hash_state(module, *_code_and_settings(module)), type(module).__name__
+        identity, kind = hash_state(module, *module_facts(module)), type(module).__name__
         own = getattr(module, "preprocessing", None)
         remedy = f'say so: module.preprocessing = "{example_for(module)}"'
         sight = own_sight(Sight(preprocessing), own, f"The module {kind}", remedy)
@@ -79,10 +86,46 @@ class GivenModule(ModuleBackbone):
             ) from error
 
 
+class GivenFunction(Backbone):
+    """A function from a list of pictures (PIL, RGB, at their own size) to vectors [n, d]; it prepares them itself."""
+
+    takes_pictures = True
+    preprocessing = "its own"
+
+    def __init__(self, function: Callable[[list[Image.Image]], Any]) -> None:
+        title = getattr(function, "__name__", type(function).__name__).strip("<>")
+        self.function, self.weights_hash = function, identify(function, title)
+        self.name = self.label = self.opens = f"{title}-{hash_text(self.weights_hash)[:8]}"
+        self.sight, self.device = Sight(own="none"), torch.device("cpu")
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Refuse tensors: the function takes pictures."""
+        raise no_network(self.name)
+
+    def from_pictures(self, pictures: list[Image.Image]) -> NDArray[np.float32]:
+        """Compute vectors [n, d] of pictures; UserError where the function fails or gives something else."""
+        try:
+            vectors = torch.as_tensor(self.function(pictures)).detach().cpu().float().numpy()
+            if vectors.ndim != 2 or len(vectors) != len(pictures) or not vectors.shape[1]:
+                raise ValueError(f"it returned {list(vectors.shape)}")
+        except Exception as error:  # somebody's own function raises whatever it likes
+            raise UserError(
+                f"The backbone {self.label} failed on {count(len(pictures), 'picture')} with {type(error).__name__}: "
+                f"{' '.join(str(error).split())}",
+                f"let it return one vector per picture, [{len(pictures)}, d]",
+            ) from error
+        return vectors
+
+    @cached_property
+    def dim(self) -> int:
+        """Return the width d of the vectors, by one blank picture."""
+        return int(self.from_pictures([Image.new("RGB", (224, 224))]).shape[1])
+
+
 def open_object(
     backbone: object, device: str, *, preprocessing: str | None, engine: str | None, parameter: str
 ) -> Backbone | Precomputed:
-    """The backbone behind an object; see ``open_backbone``."""
+    """Open the backbone behind an object; see ``open_backbone``."""
     if isinstance(backbone, nn.Module):
         module = GivenModule(backbone, preprocessing, device)
         module.use_engine(engine)
@@ -99,10 +142,18 @@ def open_object(
     elif isinstance(backbone, Tensor):
         values = backbone.detach().cpu()
         opened = GivenArray((values.float() if values.dtype == torch.bfloat16 else values).numpy(), parameter)
+    elif callable(backbone):
+        if preprocessing is not None:
+            raise UserError(
+                f"{{{parameter}}} is {_shown(backbone)}, which prepares pictures itself",
+                "leave {preprocessing} out",
+            )
+        return GivenFunction(backbone)
     else:
         raise UserError(
             f"{{{parameter}}} is {_shown(backbone)}, but it must be the name of a backbone (see "
-            f"{{list_backbones()}}), an array or tensor [N, d] of features, a torch.nn.Module, or Features."
+            f"{{list_backbones()}}), an array or tensor [N, d] of features, a torch.nn.Module, a function from a list "
+            f"of pictures to vectors, or Features."
         )
     if preprocessing is not None:
         raise UserError(
@@ -112,37 +163,8 @@ def open_object(
 
 
 def _shown(value: object) -> str:
-    """A value and its type for a message."""
+    """Describe a value and its type for a message."""
     if isinstance(value, np.ndarray | Tensor):
         return f"an array [{', '.join(str(side) for side in value.shape)}]"
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '…'} ({type(value).__name__})"
-
-
-def _code_and_settings(module: nn.Module) -> list[str]:
-    """What decides a module's output beside its weights: classes, their code, plain attributes (a stride, a scale)."""
-    texts = []
-    for name, part in module.named_modules():
-        kind = type(part)
-        plain = {
-            key: value
-            for key, value in sorted(vars(part).items())
-            if isinstance(value, _PLAIN) and key != "training"
-        }
-        own = "" if kind.__module__.startswith("torch.") else _code(kind)
-        texts.append(f"{name} {kind.__module__}.{kind.__qualname__} {plain!r} {own}")
-    return texts
-
-
-def _code(kind: type) -> str:
-    """The text of a class, or its byte code where it was written at a prompt."""
-    try:
-        return inspect.getsource(kind)
-    except (OSError, TypeError):
-        functions = [value.__code__ for value in vars(kind).values() if hasattr(value, "__code__")]
-        return " ".join(_byte_code(code) for code in functions)
-
-
-def _byte_code(code: CodeType) -> str:
-    inner = [_byte_code(const) if isinstance(const, CodeType) else repr(const) for const in code.co_consts]
-    return f"{code.co_name} {code.co_code.hex()} {code.co_names} {inner}"

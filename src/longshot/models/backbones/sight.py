@@ -37,7 +37,6 @@ from longshot.base import (
 POOLS = ("auto", "cls", "mean", "pooler", "projection")
 _SETTINGS = re.compile(r"\(\s*\w+\s*=.*\)\s*$", re.DOTALL)
 EXAMPLE = "decode|resize(256)|central_crop(224)|normalize(imagenet)"
-_EARLIER = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"
 _BUILT_IN = re.compile(r"(pixels|efficientnet-lite\d)\s*\(")
 _SAID = re.compile(r"\b(size|preprocessing)\s*=")
 
@@ -62,15 +61,15 @@ class Sight:
 
     @property
     def given(self) -> bool:
-        """Whether something else than the network's own is wanted."""
+        """Tell whether other pixels than the network's own are asked for."""
         return self.text is not None or self.size is not None
 
     def of(self, own: str) -> Sight:
-        """The same of a network whose own preprocessing is ``own``."""
+        """Return the same for a network whose own preprocessing is ``own``."""
         return replace(self, own=parse_preprocessing(own).text)
 
     def of_found(self, find_own: Callable[[], str]) -> Sight:
-        """As ``of``, for a preprocessing that its library may fail to tell; then a ``text`` serves, or it is raised."""
+        """Do as ``of`` where the library may fail to tell the preprocessing; then ``text`` serves, or it is raised."""
         try:
             return self.of(find_own())
         except UserError:
@@ -80,7 +79,7 @@ class Sight:
 
     @property
     def preprocessing(self) -> str:
-        """The string that is used, in its canonical form."""
+        """Return the string that is used, in its canonical form."""
         if self.text is not None:
             return parse_preprocessing(self.text).text
         assert self.own is not None
@@ -88,7 +87,7 @@ class Sight:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the network's name has to say: nothing, ``size``, or ``preprocessing``."""
+        """Return what the network's name has to say: nothing, ``size``, or ``preprocessing``."""
         used = self.preprocessing
         if used == self.own:
             return {}
@@ -98,7 +97,7 @@ class Sight:
         return {"preprocessing": used}
 
     def named(self, name: str) -> str:
-        """``name`` with what it has to say of the pixels among its settings.
+        """Add to ``name`` what it has to say of the pixels.
 
         >>> Sight(size=128).of("decode|resize(256)|central_crop(224)").named("hf:some/model(pool='cls')")
         "hf:some/model(pool='cls', size=128)"
@@ -110,7 +109,7 @@ class Sight:
 
 
 def split_sight(name: str, preprocessing: str | None = None) -> tuple[str, Sight]:
-    """A backbone's name without what it says of pixels, and that; ``preprocessing`` is said beside the name.
+    """Split a backbone's name into the name alone and the pixels it asks for; ``preprocessing`` stands beside it.
 
     >>> split_sight("efficientnet-lite0(size=128)")
     ('efficientnet-lite0', Sight(text=None, size=128, own=None))
@@ -137,7 +136,7 @@ def split_sight(name: str, preprocessing: str | None = None) -> tuple[str, Sight
 
 
 def bare_name(name: str) -> str:
-    """A name without what it says of pixels; a label that only looks like that stays.
+    """Remove from a name what it says of pixels; a label that only looks like that stays.
 
     >>> bare_name("efficientnet-lite0(size=128)"), bare_name("mine (size=large)")
     ('efficientnet-lite0', 'mine (size=large)')
@@ -148,18 +147,8 @@ def bare_name(name: str) -> str:
         return name
 
 
-def name_of_features(name: str, preprocessing: str) -> str:
-    """What features are called whose record has these two; up to 0.2.0 a default of 128 pixels was no part of a name.
-
-    >>> name_of_features("efficientnet-lite0", "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)")
-    "efficientnet-lite0(preprocessing='decode|resize(146)|central_crop(128)|normalize(0.498,0.502)')"
-    """
-    earlier = name.startswith("efficientnet-lite") and preprocessing == _EARLIER and bare_name(name) == name
-    return Sight(preprocessing).named(name) if earlier else name
-
-
 def _is_path(name: str) -> bool:
-    """Whether a file or folder is called like this, parentheses and all; a built-in name never is one."""
+    """Tell whether a file or folder has this name, parentheses and all; a built-in name never does."""
     if _BUILT_IN.match(name):  # an output folder may well be called after its backbone
         return False
     try:
@@ -169,7 +158,7 @@ def _is_path(name: str) -> bool:
 
 
 def _settings_of(name: str) -> tuple[str, dict[str, Any]]:
-    """A name without its settings, and these."""
+    """Split a name into the name alone and its settings."""
     match = _SETTINGS.search(name)
     if match is None:
         return name, {}
@@ -177,7 +166,7 @@ def _settings_of(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def example_for(network: object) -> str:
-    """A preprocessing to paste and correct: at the size that a network was built for, where it has one."""
+    """Suggest a preprocessing to paste and correct, at the size that a network was built for where it has one."""
     size = getattr(network, "size", None)
     if isinstance(size, tuple) and len(size) == 2:
         return f"decode|resize({size[0]},{size[1]})|normalize(imagenet)"
@@ -185,7 +174,7 @@ def example_for(network: object) -> str:
 
 
 def own_sight(sight: Sight, own: object, subject: str, remedy: str) -> Sight:
-    """The sight of somebody's own network: ``own`` is what it says itself, None where it says nothing.
+    """Combine the pixels asked for with those that somebody's own network says itself (``own``, or None).
 
     UserError with ``remedy`` where nobody says it: which pixels a network was trained on cannot be seen from outside,
     and a guess would cost accuracy without a word.
@@ -198,7 +187,7 @@ def own_sight(sight: Sight, own: object, subject: str, remedy: str) -> Sight:
 
 
 def split_settings(name: str, defaults: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A backbone's name without its settings, and all settings; words may stand without quotes.
+    """Split a backbone's name into the name alone and all its settings; words may stand without quotes.
 
     Parameters
     ----------
@@ -224,7 +213,7 @@ def split_settings(name: str, defaults: Mapping[str, Any]) -> tuple[str, dict[st
 
 
 def check_pooling(name: str, pool: object, layer: object) -> None:
-    """UserError where ``pool`` is none of POOLS, ``layer`` is no negative number, or the two do not go together."""
+    """Refuse a ``pool`` that is none of POOLS, a ``layer`` that is not negative, and pairs that do not go together."""
     check_choice(f"Backbone '{name}'", "pool", pool, POOLS)
     if not isinstance(layer, int) or isinstance(layer, bool) or layer >= 0:
         raise UserError(
@@ -238,12 +227,12 @@ def check_pooling(name: str, pool: object, layer: object) -> None:
 
 
 def installed_torch() -> str:
-    """The version of PyTorch that is installed, as pip takes it (without the build behind the plus)."""
+    """Return the version of PyTorch that is installed, as pip takes it (without the build behind the plus)."""
     return version("torch").partition("+")[0]
 
 
 def may_download(allow_download: bool) -> bool:
-    """Whether weights may be fetched: asked for, or by ``LONGSHOT_ALLOW_DOWNLOAD=1``."""
+    """Tell whether weights may be fetched: asked for, or by ``LONGSHOT_ALLOW_DOWNLOAD=1``."""
     return allow_download or os.environ.get("LONGSHOT_ALLOW_DOWNLOAD") == "1"
 
 
@@ -257,7 +246,7 @@ _PROBES = ((61, 97), (97, 62), (300, 203))
 
 
 def processor_string(name: str, folder: Path) -> str:
-    """What the model's own processor does to an image, as a preprocessing string.
+    """Express what the model's own processor does to an image as a preprocessing string.
 
     The string is compared with the processor on images of odd sizes; a processor that does anything else is refused.
 
@@ -298,7 +287,7 @@ def processor_string(name: str, folder: Path) -> str:
 
 
 def as_string(settings: dict[str, Any]) -> str:
-    """The settings of a processor (as in its file, with the defaults of its class) as a preprocessing string."""
+    """Convert the settings of a processor (from its file, with its class's defaults) to a preprocessing string."""
     steps = ["decode"]
     kind = _FILTERS[int(settings.get("resample", 2))]
     behind = "" if kind == "bilinear" else f",{kind}"
@@ -327,7 +316,7 @@ def as_string(settings: dict[str, Any]) -> str:
 
 
 def _differs(processor: Any, text: str) -> bool:
-    """Whether the processor and the string make other pixels or values of some picture."""
+    """Tell whether the processor and the string make different pixels or values of some picture."""
     transform = parse_preprocessing(text)
     plain = {"do_rescale": False, "do_normalize": False, "return_tensors": "np"}
     for image in probe_pictures():
@@ -342,13 +331,13 @@ def _differs(processor: Any, text: str) -> bool:
 
 @cache
 def probe_pictures() -> list[Image.Image]:
-    """Three pictures of odd sizes, to compare a string with a library's own steps."""
+    """Make three pictures of odd sizes, to compare a string with a library's own steps."""
     rng = np.random.default_rng(0)
     return [Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in _PROBES]
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """The settings in the file, where it is JSON with an object in it."""
+    """Read the settings in the file, where it is JSON with an object in it."""
     for file in FILES:
         try:
             settings = json.loads((folder / file).read_text(encoding="utf-8"))
@@ -361,7 +350,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _sides(size: Any) -> tuple[int, int]:
-    """Height and width of ``{"height": 224, "width": 224}``, of ``{"shortest_edge": 224}`` or of one number."""
+    """Return height and width of ``{"height": 224, "width": 224}``, ``{"shortest_edge": 224}`` or one number."""
     if isinstance(size, dict):
         edge: Any = size.get("shortest_edge")
         return int(size.get("height") or edge), int(size.get("width") or edge)

@@ -42,7 +42,7 @@ class TimmNetwork(nn.Module):
             model.reset_classifier(0)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, d], or a map [B, d, h, w]."""
+        """Compute the pooled output of images: [B, 3, H, W] → [B, d], or a map [B, d, h, w]."""
         if self.layer != -1:
             return self._inner(images)
         if self.pool in ("projection", "pooler"):
@@ -112,7 +112,7 @@ def _import_timm(name: str) -> Any:
 
 
 def _create(timm: Any, bare: str, weights: object, allowed: bool) -> tuple[Any, bool]:
-    """The whole model with its weights, all of them in place, and whether its head was missing in the file."""
+    """Create the model with all its weights, and tell whether its head was missing in the file."""
     model = bare.removeprefix("timm:")
     if Path(model).expanduser().is_dir():
         model = f"local-dir:{Path(model).expanduser()}"
@@ -143,7 +143,7 @@ def _create(timm: Any, bare: str, weights: object, allowed: bool) -> tuple[Any, 
 
 
 def _from_file(timm: Any, bare: str, model: str, file: Path) -> tuple[dict[str, Any], bool]:
-    """What tells timm to take a file's tensors, and whether the head had to be filled in."""
+    """Return the settings that make timm take a file's tensors, and whether the head had to be filled in."""
     if not file.is_file():
         raise UserError(f"Backbone '{bare}': there is no file {file}; give the path of a checkpoint.")
     if file.suffix in (".npz", ".npy"):
@@ -167,7 +167,7 @@ def _from_file(timm: Any, bare: str, model: str, file: Path) -> tuple[dict[str, 
 
 
 def _choose_pool(bare: str, model: Any, pool: str, layer: int, headless: bool) -> str:
-    """What ``auto`` means, or ``pool`` where the model has it: projection for CLIP, else what timm pools."""
+    """Return ``pool`` where the model has it, and for ``auto`` projection for CLIP, else what timm pools."""
     config = model.pretrained_cfg
     tag = f"{config.get('architecture', '')}.{config.get('tag', '')}"
     projects = "clip" in tag and "_ft_" not in tag and model.num_classes > 0 and not headless
@@ -185,7 +185,7 @@ def _choose_pool(bare: str, model: Any, pool: str, layer: int, headless: bool) -
 
 
 def _try_out(bare: str, network: TimmNetwork, size: tuple[int, int]) -> None:
-    """UserError where the network takes no image of this size, or has no such layer."""
+    """Refuse a network that takes no image of this size, or has no such layer."""
     try:
         with torch.no_grad():
             network(torch.zeros(1, 3, *size))
@@ -216,7 +216,7 @@ def offline() -> Iterator[None]:
 
 
 def transform_string(timm: Any, name: str, config: dict[str, Any]) -> str:
-    """timm's own transform for a model as a preprocessing string, compared with it on images of odd sizes."""
+    """Express timm's transform for a model as a preprocessing string, compared with it on odd sizes."""
     text = as_string(config)
     transform = parse_preprocessing(text)
     geometry, values = (
@@ -235,7 +235,7 @@ def transform_string(timm: Any, name: str, config: dict[str, Any]) -> str:
 
 
 def as_string(config: dict[str, Any]) -> str:
-    """timm's data settings (input size, crop, filter, mean, std) as a preprocessing string."""
+    """Convert timm's data settings (input size, crop, filter, mean, std) to a preprocessing string."""
     height, width = (int(side) for side in config["input_size"][1:])
     scaled = [math.floor(side / config["crop_pct"]) for side in (height, width)]
     kind = config["interpolation"] if config["interpolation"] in _FILTERS else "bicubic"

@@ -6,7 +6,6 @@ Arrow file, so that a million of them need not be parsed; a copy that ``save`` w
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -33,7 +32,6 @@ from longshot.base import (
     url_beside,
 )
 from longshot.data import pack_digests
-from longshot.models.backbones.sight import name_of_features
 from longshot.models.features.array_files import (
     CHUNK,
     Damaged,
@@ -57,14 +55,14 @@ from longshot.models.features.array_files import (
 from longshot.models.features.cache import features_view, images_mark
 
 BLOCK = 512  # rows that share a checksum: a shard of ``embed``
-_STORY = ("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash")
-_SIDECAR = OutputKind(
-    "sidecar of features", {".json": starts_with('{"format": 1, "rows": ', '{"format": 2, "rows": ')}
+_STORY = (
+    *("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash"),
+    *("identity", "content", "backbone_identity", "story"),
 )
+_SIDECAR = OutputKind("sidecar of features", {".json": starts_with('{"format": 2, "rows": ')})
 _ARRAY = OutputKind(
     "set of features", {".npy": lambda path: _SIDECAR.endings[".json"](sidecar(path))}, bare=False
 )
-_LATER = ("identity", "content", "backbone_identity")  # since format 2
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ class Features:
 
     @property
     def dim(self) -> int:
-        """Numbers per image (d)."""
+        """Return the numbers per image (d)."""
         return int(self.array.shape[1])
 
     def __len__(self) -> int:
@@ -164,7 +162,7 @@ class Features:
 
     @property
     def view(self) -> str:
-        """What is the same whichever images are in use: 32 hex digits over names, network and dtype."""
+        """Hash names, network and dtype, the same whichever images are in use; 32 hex digits."""
         if self.identity != "content":
             return self.hash[:32]
         return features_view(
@@ -172,7 +170,7 @@ class Features:
         )
 
     def hash_of(self, rows: Ints) -> str:
-        """The hash that features of these rows alone have: of the network and of the content of these images.
+        """Return the hash of features of these rows alone: of the network and of these images' content.
 
         Parameters
         ----------
@@ -190,7 +188,7 @@ class Features:
         return self.view + images_mark(self.keys.take(pa.array(rows)), self.digests[rows])
 
     def restricted(self, rows: Ints) -> Features:
-        """The same features with only some rows in use.
+        """Return the same features with only some rows in use.
 
         Parameters
         ----------
@@ -209,7 +207,7 @@ class Features:
         return replace(self, used=rows, hash=self.hash_of(rows))
 
     def check_used(self, rows: Ints) -> None:
-        """UserError unless all of some rows may be read.
+        """Refuse rows that may not be read.
 
         Parameters
         ----------
@@ -245,7 +243,7 @@ class Features:
         return f"<table>{rows}</table>"
 
     def _facts(self) -> dict[str, str]:
-        """What a person wants to know at a glance."""
+        """Collect what a person wants to know at a glance."""
         part = "" if self.used is None else f", {len(self.used):,} of them embedded"
         return {
             "array": f"{describe(self.array)}, {count(self.class_ids, 'class', 'classes')}{part}",
@@ -256,7 +254,7 @@ class Features:
         }
 
     def rows(self, class_index: int) -> slice:
-        """The rows of a class.
+        """Return the rows of a class.
 
         Parameters
         ----------
@@ -286,9 +284,7 @@ class Features:
                 return cls.load(copy, check=check)
         path = Path(path)
         data, meta = read_features_sidecar(path)
-        guarded = meta["format"] > 1 or "checksum" in meta
-        mark = check_json(sidecar(path), data) if guarded else hashlib.sha256(data).hexdigest()
-        meta["backbone"] = name_of_features(meta["backbone"], meta["preprocessing"])
+        mark = check_json(sidecar(path), data)
         array = open_array(path)
         class_ids, offsets = meta["class_ids"], np.array(meta["offsets"], np.int64)
         if array.shape != (meta["rows"], meta["dim"]) or array.dtype.name != meta["dtype"]:
@@ -307,11 +303,10 @@ class Features:
             )
         last = LastCheck([path] if inline else [path, keys_file(path)], f"{mark} {check}")
         if not last.holds():
-            if guarded:
-                check_blocks(path, array, int(meta["block"] or BLOCK), meta["sums"] or ())
-                if not inline and hash_file(keys_file(path)) != meta["keys_hash"]:
-                    intact = np.ones(len(meta["sums"]), np.bool_)
-                    raise Damaged(keys_file(path), "its keys are not those that were written", intact)
+            check_blocks(path, array, meta["block"], meta["sums"])
+            if not inline and hash_file(keys_file(path)) != meta["keys_hash"]:
+                intact = np.ones(len(meta["sums"]), np.bool_)
+                raise Damaged(keys_file(path), "its keys are not those that were written", intact)
             if check:
                 check_finite(path, array, keys)
             last.remember()
@@ -321,10 +316,8 @@ class Features:
             class_ids=tuple(class_ids),
             offsets=offsets,
             path=path,
-            story=meta.get("story") or {},
             digests=digests,
             **{name: meta[name] for name in _STORY},
-            **{name: meta[name] for name in _LATER if meta.get(name) is not None},
         )
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -387,8 +380,7 @@ class Features:
             "rows": len(self),
             "dim": self.dim,
             "dtype": self.array.dtype.name,
-            **{name: getattr(self, name) for name in (*_STORY, *_LATER)},
-            "story": self.story,
+            **{name: getattr(self, name) for name in _STORY},
             "block": BLOCK,
             "sums": block_sums(self.array, BLOCK) if sums is None else sums,
             "class_ids": list(self.class_ids),
@@ -399,7 +391,7 @@ class Features:
 
 
 def claim_features(out: str | Path, *, force: bool = False) -> None:
-    """UserError unless features may be written to ``out`` (.npy) and their sidecar beside it."""
+    """Refuse where features may not be written to ``out`` (.npy) and their sidecar beside it."""
     if is_stream(out):
         raise UserError(
             f"Features are two files, FILE.npy and FILE.json, and '{out}' is none", "name {out:FILE.npy}"

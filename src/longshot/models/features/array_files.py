@@ -40,12 +40,12 @@ _CHECKSUM = ', "checksum": "'  # the last entry of a guarded JSON file
 
 
 def describe(array: NDArray[Any]) -> str:
-    """``10,000 × 1,280 float16``: an array's shape and type for a message."""
+    """Describe an array's shape and type for a message: ``10,000 × 1,280 float16``."""
     return f"{' × '.join(f'{n:,}' for n in array.shape)} {array.dtype.name}"
 
 
 def open_array(path: Path) -> NDArray[Any]:
-    """Memory-map a .npy [N, d] of float16 or float32, or say what is wrong with it."""
+    """Open a .npy [N, d] of float16 or float32 as a memory map, or say what is wrong with it."""
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
@@ -64,13 +64,13 @@ def open_array(path: Path) -> NDArray[Any]:
 
 
 def load_problem(error: Exception) -> str:
-    """NumPy's words for a message; its advice to unpickle a strange file, which would run code, is left out."""
+    """Word NumPy's error for a message, without its advice to unpickle a strange file, which would run code."""
     text = str(error).rstrip(".")
     return "no plain array of numbers" if "pickle" in text or "Python objects" in text else text
 
 
 def not_finite(values: NDArray[Any]) -> Bools:
-    """Rows [n] of values [n, d] that hold NaN or an infinity: all exponent bits are set.
+    """Mark the rows of values [n, d] that hold NaN or an infinity (all exponent bits are set); [n].
 
     Compared as integers, because NumPy's isfinite goes through a slow conversion for float16.
     """
@@ -103,7 +103,7 @@ def check_finite(path: Path, array: NDArray[Any], keys: pa.Array) -> None:
 
 
 def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """The .npy header of a row-major array."""
+    """Write the .npy header of a row-major array."""
     description = np.lib.format.dtype_to_descr(np.dtype(dtype))
     np.lib.format.write_array_header_1_0(
         file, {"descr": description, "fortran_order": False, "shape": tuple(shape)}
@@ -116,7 +116,7 @@ def write_rows(file: BinaryIO, rows: NDArray[Any]) -> None:
 
 
 def no_features(path: Path) -> UserError:
-    """The error for a file that is not there."""
+    """Make the error for a file that is not there."""
     return UserError(f"There is no features file {path}", "make it with {embed(DATASET, backbone=pixels)}")
 
 
@@ -134,17 +134,17 @@ class Damaged(UserError):
 
 
 def checksum(rows: NDArray[Any]) -> str:
-    """Hex SHA-256 over the bytes of rows, in row-major order."""
+    """Hash the bytes of rows in row-major order; hex SHA-256."""
     return hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
 
 
 def block_sums(array: NDArray[Any], block: int) -> list[str]:
-    """The checksum of every ``block`` rows of an array [N, d]."""
+    """Compute the checksum of every ``block`` rows of an array [N, d]."""
     return [checksum(array[start : start + block]) for start in range(0, len(array), block)]
 
 
 def check_blocks(path: Path, array: NDArray[Any], block: int, sums: Sequence[str]) -> None:
-    """Damaged, with the rows concerned, unless every block of the array at ``path`` has its checksum.
+    """Compare every block of the array at ``path`` with its checksum; Damaged, with the rows, where one differs.
 
     Read in blocks, so memory stays bounded.
     """
@@ -175,14 +175,14 @@ def check_blocks(path: Path, array: NDArray[Any], block: int, sums: Sequence[str
 
 
 def guarded_json(values: dict[str, Any]) -> str:
-    """JSON in one line whose last entry is a checksum of all that stands before it."""
+    """Write JSON in one line whose last entry is a checksum of all before it."""
     # Without indentation: the C encoder writes a million keys in a second, the indenting one in ten.
     text = json.dumps(values, ensure_ascii=False)[:-1]
     return f'{text}{_CHECKSUM}{hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}"}}\n'
 
 
 def check_json(path: Path, data: bytes) -> str:
-    """The checksum of a file that ``guarded_json`` made; Damaged when the file is not as it was written."""
+    """Check a file that ``guarded_json`` made and return its checksum; Damaged where it has changed."""
     text, _, end = data.rpartition(_CHECKSUM.encode())
     recorded = hashlib.sha256(text).hexdigest()
     if end != f'{recorded}"}}\n'.encode():
@@ -207,7 +207,7 @@ class LastCheck:
         self.mark, self.name = mark, hash_text(str(files[0].resolve()))[:32]
 
     def holds(self) -> bool:
-        """Whether the files were found whole and have not changed since."""
+        """Tell whether the files were whole and have not changed since."""
         places = cache_places("checks", self.name)
         return any(bytes(read_sealed(path) or b"") == self._content() for path in places)
 
@@ -235,7 +235,7 @@ def _stamp(file: Path) -> list[int]:
 class FeaturesSidecar(LooseRecord):
     """What the JSON beside an array of features holds at least."""
 
-    format: Literal[1, 2]
+    format: Literal[2]
     rows: int
     dim: int
     dtype: str
@@ -250,21 +250,21 @@ class FeaturesSidecar(LooseRecord):
     keys: list[str] | None = None  # None: in the file of keys beside it
     keys_hash: str | None = None  # of that file
     digests: str | None = None  # of the images: base64 of little-endian 64-bit numbers
-    block: int | None = None
-    sums: list[str] | None = None
-    identity: str | None = None
-    content: str | None = None
-    backbone_identity: str | None = None
-    story: dict[str, Any] | None = None
+    block: int  # rows that share a checksum
+    sums: list[str]
+    identity: str
+    content: str
+    backbone_identity: str
+    story: dict[str, Any]
 
 
 def sidecar(path: Path) -> Path:
-    """The JSON beside an array: ``a/b.npy`` → ``a/b.json``."""
+    """Return the path of the JSON beside an array: ``a/b.npy`` → ``a/b.json``."""
     return path.with_suffix(".json")
 
 
 def keys_file(path: Path) -> Path:
-    """The keys of an array in the cache: ``a/b.npy`` → ``a/b.keys``."""
+    """Return the path of the keys of an array in the cache: ``a/b.npy`` → ``a/b.keys``."""
     return path.with_suffix(".keys")
 
 
@@ -277,7 +277,7 @@ def write_keys(path: Path, keys: pa.Array, digests: NDArray[np.uint64] | None) -
 
 
 def read_keys(path: Path) -> tuple[pa.Array, NDArray[np.uint64] | None]:
-    """What ``write_keys`` wrote for the array at ``path``, memory-mapped."""
+    """Read what ``write_keys`` wrote for the array at ``path``, memory-mapped."""
     file = keys_file(path)
     try:
         table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
@@ -291,13 +291,13 @@ def read_keys(path: Path) -> tuple[pa.Array, NDArray[np.uint64] | None]:
 
 
 def inline_keys(meta: dict[str, Any]) -> tuple[pa.Array, NDArray[np.uint64] | None]:
-    """Keys and digests of a sidecar that holds them."""
+    """Return keys and digests of a sidecar that holds them."""
     keys = pa.array(meta["keys"], pa.string())
     return keys, None if meta.get("digests") is None else unpack_digests(meta["digests"])
 
 
 def read_features_sidecar(path: Path) -> tuple[bytes, dict[str, Any]]:
-    """The sidecar of an array as it lies there, and what it says."""
+    """Read the sidecar of an array: its bytes, and what it says."""
     if not path.exists():
         raise no_features(path)
     missing = UserError(

@@ -31,7 +31,6 @@ from longshot.base import (
     write_text,
 )
 from longshot.data import content_digest
-from longshot.models.backbones.sight import name_of_features
 from longshot.models.features.array_files import (
     Damaged,
     LastCheck,
@@ -59,11 +58,11 @@ class Shards:
         return -(-self.rows // self.size)
 
     def bounds(self, shard: int) -> range:
-        """The rows of a shard."""
+        """Return the rows of a shard."""
         return range(shard * self.size, min((shard + 1) * self.size, self.rows))
 
     def missing(self) -> list[int]:
-        """Shards that are not there, or not as they should be."""
+        """List the shards that are missing or damaged."""
         return [shard for shard in range(len(self)) if self._open(shard) is None]
 
     def write(self, shard: int, values: NDArray[Any]) -> None:
@@ -105,7 +104,7 @@ class Shards:
         return self.folder / f"shard-{shard:06d}.npy"
 
     def _open(self, shard: int) -> tuple[NDArray[Any], str] | None:
-        """The values of a shard and their checksum; None where they are missing or damaged."""
+        """Open the values of a shard and their checksum; None where they are missing or damaged."""
         file = self._file(shard)
         try:
             piece: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
@@ -119,12 +118,12 @@ class Shards:
 
 
 def sums_file(path: Path) -> Path:
-    """The checksums of an array that has no other sidecar: ``a/b.npy`` → ``a/b.sums``."""
+    """Return the path of the checksums of an array without another sidecar: ``a/b.npy`` → ``a/b.sums``."""
     return path.with_suffix(".sums")
 
 
 def open_guarded(path: Path) -> NDArray[Any] | None:
-    """The array [N, d] that ``Shards.assemble`` joined at ``path``, memory-mapped; marks it as used.
+    """Open the array [N, d] that ``Shards.assemble`` joined at ``path``, memory-mapped, and mark it as used.
 
     None where there is none, or where it is damaged: that is told, and it is to be made again.
     """
@@ -179,7 +178,7 @@ _FEATURES = re.compile(r"^\.?([0-9a-f]{64}|[0-9a-f]{32})\b")
 
 
 def cache_entries() -> list[CacheEntry]:
-    """Everything in the cache, largest first; the kind is the first folder (``features``, ``scans``, …).
+    """List what the cache holds, largest first; the kind is the first folder (``features``, ``scans``, …).
 
     Of several places, the one that is written to.
     """
@@ -233,7 +232,7 @@ def prune_cache(chosen: list[CacheEntry]) -> int:
 
 
 def prunable_entries(kind: str | None = None, *, days: float = 0.0) -> list[CacheEntry]:
-    """Entries of a kind (None: of all) that were last used more than ``days`` ago.
+    """List the entries of a kind (None: of all) that were last used more than ``days`` ago.
 
     The registry says where datasets live, which no command can find out again: it is none of them.
     """
@@ -246,13 +245,13 @@ def prunable_entries(kind: str | None = None, *, days: float = 0.0) -> list[Cach
 
 
 def _size(status: os.stat_result) -> int:
-    """Bytes of a file on disk: the holes of features that grow take none."""
+    """Return the bytes of a file on disk: the holes of features that grow take none."""
     blocks: int | None = getattr(status, "st_blocks", None)
     return status.st_size if not blocks else min(status.st_size, blocks * 512)
 
 
 def _title(kind: str, name: str, files: list[Path]) -> str:
-    """What a person would call it: dataset and backbone of features, else the file's name."""
+    """Name an entry for people: dataset and backbone of features, else the file's name."""
     if kind != "features":
         return name
     for file in files:
@@ -260,13 +259,12 @@ def _title(kind: str, name: str, files: list[Path]) -> str:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 meta = json.loads(file.read_text(encoding="utf-8"))
                 part = f", {meta['embedded']:,} of {meta['images']:,} images" if "embedded" in meta else ""
-                backbone = name_of_features(meta["backbone"], meta.get("preprocessing", ""))
-                return f"{meta['dataset']} × {backbone} ({meta['dtype']}, {name[:12]}{part})"
+                return f"{meta['dataset']} × {meta['backbone']} ({meta['dtype']}, {name[:12]}{part})"
     return f"unfinished ({name[:12]})"
 
 
 def features_view(fingerprint: str, identity: str, probed: str, backbone: str, dtype: str) -> str:
-    """32 hex digits over what decides features, but for the content of the images.
+    """Hash what decides features, except the content of the images; 32 hex digits.
 
     Parameters
     ----------
@@ -283,6 +281,6 @@ def features_view(fingerprint: str, identity: str, probed: str, backbone: str, d
 
 
 def images_mark(keys: pa.Array, digests: NDArray[np.uint64]) -> str:
-    """32 hex digits over keys and short digests of images."""
+    """Hash keys and short digests of images; 32 hex digits."""
     marks = np.ascontiguousarray(digests.astype("<u8")).view(np.uint8).reshape(-1, 8)
     return content_digest(keys, marks)[:32]

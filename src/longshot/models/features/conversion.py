@@ -57,13 +57,13 @@ class FromBytes(nn.Module):
         self.shift = torch.tensor(transform.shift).reshape(1, 3, 1, 1)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """[B, H, W, 3] uint8 → [B, d] float32."""
+        """Compute vectors of bytes: [B, H, W, 3] uint8 → [B, d] float32."""
         output = self.run(self.module, pixels.permute(0, 3, 1, 2).float() * self.scale + self.shift)
         return (output.mean((2, 3)) if output.ndim == 4 else output).float()
 
 
 def export_onnx(module: nn.Module, run: Run, transform: Preprocessing, block: int, *, strict: bool) -> bytes:
-    """The ONNX file of a network for blocks of ``block`` images.
+    """Export a network as an ONNX file for blocks of ``block`` images.
 
     PyTorch's exporter that follows one run is used: the other one takes eight times as long and needs one more
     package. What it cannot see are decisions that depend on the values of an image. It warns where Python looks at a
@@ -168,7 +168,7 @@ class OpenVinoSession:
 
 
 def open_session(engine: str, network: bytes) -> Session:
-    """An exported network in ``onnxruntime`` or ``openvino``."""
+    """Open an exported network in ``onnxruntime`` or ``openvino``."""
     return OnnxRuntimeSession(network) if engine == "onnxruntime" else OpenVinoSession(network)
 
 
@@ -199,25 +199,25 @@ class Conversion:
         self._refusal = ""
 
     def network(self) -> bytes | None:
-        """The ONNX file; None where there is none that agrees with PyTorch."""
+        """Return the ONNX file; None where there is none that agrees with PyTorch."""
         if self._network is None:
             self._network = _read(f"{self.key}.onnx")
         return self._network
 
     def portable(self, backbone: ModuleBackbone) -> Conversion:
-        """A copy for a backbone in another process, with the ONNX file in it."""
+        """Copy it for a backbone in another process, with the ONNX file in it."""
         self.network()
         twin = copy.copy(self)
         twin.backbone = backbone
         return twin
 
     def refusal(self) -> str:
-        """Why the network stays with PyTorch; empty where nothing says so."""
+        """Return why the network stays with PyTorch; empty where nothing says so."""
         return self._refusal or (_read(f"{self.key}.refused") or b"").decode()
 
     @property
     def settled(self) -> bool:
-        """Whether the cache says how it ended."""
+        """Tell whether the cache holds the outcome."""
         endings = (".onnx", ".refused")
         return any(find_cached("converted", f"{self.key}{ending}") is not None for ending in endings)
 
@@ -252,8 +252,9 @@ class Conversion:
             write_sealed(cache_dir("converted") / f"{self.key}.onnx", network)
 
     def _convert(self, pixels: NDArray[np.uint8], dataset: str) -> bytes:
-        """The ONNX file; NotExportable where there is none, or none that agrees on these images."""
-        reference = self._by_torch(pixels)
+        """Export the network; NotExportable where that fails or the file disagrees on these images."""
+        with torch.inference_mode():
+            reference = self.backbone.from_bytes(pixels)
         backbone = self.backbone
         block = _CONVOLVED if is_convolutional(backbone.module) else _OTHER
         network = export_onnx(
@@ -273,7 +274,7 @@ class Conversion:
         return network
 
     def session(self) -> Session:
-        """The converted network, ready to run."""
+        """Open the converted network, ready to run."""
         network = self.network()
         assert network is not None
         return open_session(self.engine, network)
@@ -287,17 +288,9 @@ class Conversion:
                 pieces.append(decoded.pixels)
         return np.concatenate(pieces) if pieces else np.empty((0, 0, 0, 3), np.uint8)
 
-    def _by_torch(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        transform = self.backbone.transform
-        images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
-        scale, shift = (torch.tensor(v).reshape(1, 3, 1, 1) for v in (transform.scale, transform.shift))
-        with torch.inference_mode():
-            vectors: NDArray[np.float32] = self.backbone(images.mul_(scale).add_(shift)).numpy()
-        return vectors
-
 
 def difference(vectors: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
-    """The largest ‖v − r‖ / ‖r‖ over the rows of two arrays [n, d]; NaN where one holds NaN."""
+    """Return the largest ‖v − r‖ / ‖r‖ over the rows of two arrays [n, d]; NaN where one holds NaN."""
     norms = np.linalg.norm(reference.astype(np.float64), axis=1)
     gaps = np.linalg.norm(vectors.astype(np.float64) - reference, axis=1)
     return float(np.max(gaps / np.maximum(norms, np.finfo(np.float32).tiny)))
@@ -310,9 +303,7 @@ def _read(name: str) -> bytes | None:
 
 
 def is_convolutional(module: nn.Module) -> bool:
-    """Whether convolutions hold most of a network's weights."""
-    from torch import nn
-
+    """Tell whether convolutions hold most of a network's weights."""
     convolved = {
         id(part.weight): part.weight.numel() for part in module.modules() if isinstance(part, nn.Conv2d)
     }

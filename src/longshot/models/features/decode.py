@@ -1,8 +1,8 @@
 """Decoding rows of a dataset into bytes, here or in worker processes.
 
-A worker is ``python -m longshot.models.features.decode``, fed through its pipes. It is started afresh (never
+A worker is ``python -m longshot.models.features.decode``, fed through a connection. It is started afresh (never
 forked), does not import the caller's main module (so a script needs no ``if __name__ == "__main__"``), and
-ends when its input closes: no kill of the parent leaves one behind.
+ends when the connection closes: no kill of the parent leaves one behind.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import contextlib
 import os
 import pickle
 import queue
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, cast
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ from longshot.base import Preprocessing, UserError, parse_preprocessing
 from longshot.data import read_reduced
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from longshot.data import Dataset, ImageStore
 
 
@@ -38,13 +41,13 @@ class Decoded:
 
 
 def check_workers(workers: int | None) -> None:
-    """UserError for a negative number of decoding processes."""
+    """Refuse a negative number of decoding processes."""
     if workers is not None and workers < 0:
         raise UserError(f"{{workers}} is {workers}, but decoding takes 0 or more worker processes.")
 
 
 def unreadable_images(dataset: Dataset, bad: list[tuple[int, str]]) -> UserError:
-    """All of (row, reason) in one sentence."""
+    """Make one error of all (row, reason)."""
     keys = [dataset.keys[row].as_py() for row, _ in bad[:5]]
     shown = "; ".join(f"{key}: {reason}" for key, (_, reason) in zip(keys, bad[:5], strict=True))
     more = f"; and {len(bad) - 5:,} more" if len(bad) > 5 else ""
@@ -56,7 +59,7 @@ def unreadable_images(dataset: Dataset, bad: list[tuple[int, str]]) -> UserError
 
 
 def read_pixels(store: ImageStore, transform: Preprocessing, row: int) -> NDArray[np.uint8]:
-    """Bytes [H, W, 3] of a row, as the preprocessing says."""
+    """Read the bytes [H, W, 3] of a row, as the preprocessing says."""
     if transform.reduced:
         return transform.pixels(*read_reduced(store, row, transform.enough))
     return transform.pixels(store.read(row))
@@ -70,9 +73,23 @@ def decode_rows(store: ImageStore, transform: Preprocessing, rows: Sequence[int]
         try:
             pixels[position] = read_pixels(store, transform, row)
         except Exception as error:  # image readers raise nearly anything on damaged files
-            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            bad.append((row, str(reason)))
+            bad.append((row, _reason(error)))
     return Decoded(pixels, bad)
+
+
+def read_pictures(store: ImageStore, rows: Sequence[int]) -> tuple[list[Image], list[tuple[int, str]]]:
+    """Read rows as pictures; return also (row, reason) of those that cannot be read."""
+    pictures, bad = [], []
+    for row in rows:
+        try:
+            pictures.append(store.read(row))
+        except Exception as error:
+            bad.append((row, _reason(error)))
+    return pictures, bad
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or str(error) or type(error).__name__)
 
 
 class InlineDecoder:
@@ -88,57 +105,53 @@ class InlineDecoder:
         return decode_rows(self.local.store, self.transform, rows)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there is nothing to end."""
 
 
 class ProcessDecoder:
     """Decodes in ``workers`` processes; a call takes a free one and waits for its answer."""
 
     def __init__(self, store: ImageStore, transform: Preprocessing, workers: int) -> None:
-        hello = (pickle.dumps(sys.path), pickle.dumps((store, transform.text)))
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.free: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        self.workers: list[tuple[subprocess.Popen[bytes], Connection]] = []
+        self.free: queue.SimpleQueue[tuple[subprocess.Popen[bytes], Connection]] = queue.SimpleQueue()
         try:
             for _ in range(workers):
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "longshot.models.features.decode"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    env=environment,
-                    start_new_session=True,  # Ctrl-C is the parent's to handle
-                )
-                self.processes.append(process)
-                for part in hello:
-                    send(_pipe(process.stdin), part)
-                self.free.put(process)
+                ours, theirs = Pipe()
+                with theirs:
+                    process = subprocess.Popen(
+                        [sys.executable, "-m", "longshot.models.features.decode", str(theirs.fileno())],
+                        stdin=subprocess.DEVNULL,
+                        stdout=2,  # whatever a library prints is no result of ours
+                        pass_fds=[theirs.fileno()],
+                        env={**os.environ, "OMP_NUM_THREADS": "1"},
+                        start_new_session=True,  # Ctrl-C is the parent's to handle
+                    )
+                self.workers.append((process, ours))
+                ours.send(sys.path)
+                ours.send((store, transform.text))
+                self.free.put((process, ours))
         except BrokenPipeError as error:
             self.close()
             raise _died(-1) from error
 
     def __call__(self, rows: Sequence[int]) -> Decoded:
-        process = self.free.get()
+        process, connection = self.free.get()
         try:
-            send(_pipe(process.stdin), pickle.dumps(rows))
-            answer = receive(_pipe(process.stdout))
-            if answer is None:
-                raise EOFError
-            shape, bad = pickle.loads(answer)
+            connection.send(rows)
+            shape, bad = connection.recv()
             pixels = np.empty(shape, np.uint8)
-            read_into(_pipe(process.stdout), pixels.data.cast("B"))
-        except (EOFError, OSError, ValueError) as error:  # ValueError: the pipe was closed meanwhile
+            connection.recv_bytes_into(pixels.reshape(-1))
+        except (EOFError, OSError) as error:
             raise _died(process.poll()) from error
         finally:
-            self.free.put(process)
+            self.free.put((process, connection))
         return Decoded(pixels, bad)
 
     def close(self) -> None:
-        """Close the pipes, which ends the workers, and wait for them."""
-        for process in self.processes:
-            for pipe in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):  # it had died with unsent bytes in the pipe
-                    _pipe(pipe).close()
-        for process in self.processes:
+        """Close the connections, which ends the workers, and wait for them."""
+        for _, connection in self.workers:
+            connection.close()
+        for process, _ in self.workers:
             try:
                 process.wait(timeout=5)
             except subprocess.TimeoutExpired:
@@ -147,38 +160,8 @@ class ProcessDecoder:
 
 
 def open_decoder(store: ImageStore, transform: Preprocessing, workers: int) -> InlineDecoder | ProcessDecoder:
-    """Rows in, bytes out, from any thread: in ``workers`` processes, or in the calling threads where that is 0."""
+    """Open what turns rows into bytes from any thread: ``workers`` processes, or the calling threads for 0."""
     return ProcessDecoder(store, transform, workers) if workers else InlineDecoder(store, transform)
-
-
-def send(pipe: IO[bytes], data: bytes) -> None:
-    """One message: its length in 8 bytes, then the bytes."""
-    pipe.write(struct.pack("<Q", len(data)) + data)
-    pipe.flush()
-
-
-def receive(pipe: IO[bytes]) -> bytes | None:
-    """One message, or None when the other end is closed."""
-    length = pipe.read(8)
-    if len(length) < 8:
-        return None
-    return pipe.read(struct.unpack("<Q", length)[0])
-
-
-def read_into(pipe: IO[bytes], target: memoryview) -> None:
-    """Fill ``target`` from the pipe."""
-    done = 0
-    while done < len(target):
-        count = pipe.readinto(target[done:])  # type: ignore[attr-defined]
-        if not count:
-            raise EOFError
-        done += count
-
-
-def _pipe(pipe: Any) -> IO[bytes]:
-    """A pipe that Popen was asked for is there."""
-    assert pipe is not None
-    return cast("IO[bytes]", pipe)
 
 
 def _died(code: int | None) -> UserError:
@@ -189,29 +172,18 @@ def _died(code: int | None) -> UserError:
     )
 
 
-def serve_rows() -> None:
-    """Decode in a process of its own: row ranges come in, bytes go out, until the parent closes the pipe or is gone."""
-    source = sys.stdin.buffer
-    # Answers go to a private copy of stdout; whatever a library prints must not end up between them.
-    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    path = receive(source)
-    if path is None:
-        return
-    sys.path[:] = pickle.loads(path)  # so that a store of the user's own class is found
-    start = receive(source)
-    if start is None:
-        return
-    store, text = pickle.loads(start)
+def serve_rows(connection: Connection) -> None:
+    """Decode in a process of its own: rows come in, bytes go out, until the parent closes the connection or is gone."""
+    sys.path[:] = connection.recv()  # first, so that a store of the user's own class is found
+    store, text = connection.recv()
     transform = parse_preprocessing(text)
-    while (request := receive(source)) is not None:
-        decoded = decode_rows(store, transform, pickle.loads(request))
-        send(sink, pickle.dumps((decoded.pixels.shape, decoded.bad)))
-        sink.write(decoded.pixels.data)
-        sink.flush()
+    while True:
+        decoded = decode_rows(store, transform, connection.recv())
+        connection.send((decoded.pixels.shape, decoded.bad))
+        connection.send_bytes(decoded.pixels.reshape(-1).data)
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        serve_rows()
-    os._exit(0)  # pipes may be broken: no flush at exit, no message
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):
+        serve_rows(Connection(int(sys.argv[1])))
+    os._exit(0)  # the connection may be broken: no flush at exit, no message

@@ -33,10 +33,10 @@ from longshot.base import (
     current_choice,
     executor,
 )
-from longshot.data import Dataset, ImageStore, Shipment, shipment
+from longshot.data import Dataset, ImageStore, Shipment, plan_shipment
 from longshot.models.backbones.base import Backbone, Precomputed, in_blocks
 from longshot.models.features.array_files import not_finite
-from longshot.models.features.decode import decode_rows, open_decoder, unreadable_images
+from longshot.models.features.decode import decode_rows, open_decoder, read_pictures, unreadable_images
 from longshot.models.features.lookup import Request, check_unchanged
 
 _PROBE_SECONDS = 5.0
@@ -88,26 +88,28 @@ class Engine:
         if self.session is None:
             backbone.prepare()
         self.backbone, self.block = backbone, backbone.block
-        transform = backbone.transform
-        self.decoder = open_decoder(store, transform, workers)
+        self.store = store
+        self.decoder = None if backbone.takes_pictures else open_decoder(store, backbone.transform, workers)
         self.lanes = lanes if side_by_side(backbone) else 1
         self.inner = 1 if side_by_side(backbone) else threads
         self.gate = threading.Semaphore(self.lanes)
         self.width = workers + self.lanes
         self.local = threading.local()
-        shape = (1, 3, 1, 1)
-        self.scale = torch.tensor(transform.scale, device=backbone.device).reshape(shape)
-        self.shift = torch.tensor(transform.shift, device=backbone.device).reshape(shape)
 
     def close(self) -> None:
         """End the decoding processes."""
-        self.decoder.close()
+        if self.decoder is not None:
+            self.decoder.close()
 
     def __call__(self, batch: Batch, tick: Tick) -> Answer:
-        """(values [n, d], unreadable rows) of a batch; no values where an image is unreadable."""
+        """Compute (values [n, d], unreadable rows) of a batch; no values where an image is unreadable."""
         if not hasattr(self.local, "ready"):
             torch.set_num_threads(self.inner)
             self.local.ready = True
+        if self.decoder is None:
+            pictures, bad = read_pictures(batch.store or self.store, batch.rows)
+            tick(len(batch.rows))
+            return (None if bad or batch.decode_only else self.backbone.from_pictures(pictures)), bad
         if batch.store is None:
             decoded = self.decoder(batch.rows)
         else:
@@ -121,25 +123,19 @@ class Engine:
         return values, []
 
     def forward(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Bytes [n, H, W, 3] → vectors [n, d], in blocks of one shape."""
+        """Compute vectors of bytes, in blocks of one shape: [n, H, W, 3] → [n, d]."""
         if self.session is not None:
             return in_blocks(self.session, self.session.block, pixels)
-        return in_blocks(self._by_torch, self.block, pixels)
-
-    def _by_torch(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        # Height × width × channel bytes seen as [n, 3, H, W] are channels-last already: nothing is copied.
-        images = torch.from_numpy(pixels).to(self.backbone.device).permute(0, 3, 1, 2).float()
-        values: NDArray[np.float32] = self.backbone(images.mul_(self.scale).add_(self.shift)).cpu().numpy()
-        return values
+        return in_blocks(self.backbone.from_bytes, self.block, pixels)
 
 
 def side_by_side(backbone: Backbone) -> bool:
-    """Whether several threads may compute with the network at once, each on one core."""
+    """Tell whether several threads may compute with the network at once, each on one core."""
     return backbone.device.type == "cpu" and (backbone.converted or backbone.reentrant)
 
 
 def default_workers(backbone: Backbone, images: int) -> int:
-    """How many decoding processes pay for themselves.
+    """Return how many decoding processes pay for themselves.
 
     Beside an accelerator, decoding is the bottleneck. On a CPU the network is, and Pillow decodes without
     holding Python's lock, so the computing threads decode as well; only when there is no network to speak of
@@ -152,7 +148,7 @@ def default_workers(backbone: Backbone, images: int) -> int:
 
 
 def probe_speed(dataset: Dataset, backbone: Backbone, rows: Ints | None = None) -> tuple[float, int]:
-    """(images/s, d), measured for a few seconds on real images (``rows``, or any) after one block to warm up."""
+    """Measure (images/s, d) for a few seconds on real images (``rows``, or any), after one block to warm up."""
     chosen = range(len(dataset)) if rows is None else rows.tolist()
     cores = torch.get_num_threads()
     engine = Engine(backbone, dataset.store, 0, cores, cores)
@@ -207,7 +203,7 @@ def _from_array(source: Precomputed, dataset: Dataset, units: Sequence[Ints], ba
 def _through_network(
     request: Request, backbone: Backbone, units: Sequence[Ints], bar: Progress, failures: FailureList
 ) -> Values:
-    """Batches of all units through the network; a unit is there when its last batch is."""
+    """Send the batches of all units through the network; yield a unit when its last batch is there."""
     empty = [number for number, rows in enumerate(units) if not len(rows)]
     yield from ((number, np.zeros((0, 0), np.float32)) for number in empty)
     if len(empty) == len(units):
@@ -218,7 +214,7 @@ def _through_network(
     names = {cut: f"images {rows[0]} to {rows[-1]} ({len(rows)})" for cut, rows in every.items()}
     skipped = failures.skipped(names.values(), retry=current_choice().retry_failed)
     work = {cut: rows for cut, rows in every.items() if names[cut] not in skipped}
-    sent = shipment(executor(), request.dataset.store, np.concatenate(units), request.dataset.name)
+    sent = plan_shipment(executor(), request.dataset.store, np.concatenate(units), request.dataset.name)
     bad: list[tuple[int, str]] = []
     parts: dict[int, dict[int, NDArray[np.float32]]] = {}
     try:
@@ -249,7 +245,7 @@ def _answers(
     bar: Progress,
     bad: list[tuple[int, str]],
 ) -> Generator[tuple[tuple[int, int], Answer], None, None]:
-    """(unit and start, answer) of each batch; once ``bad`` holds an image, only to find all the others."""
+    """Yield (unit and start, answer) of each batch; once ``bad`` holds an image, only to find all the others."""
     pool, cores = executor(), torch.get_num_threads()
     alone = side_by_side(backbone)  # threads that pay here
     if pool.distant:

@@ -54,46 +54,49 @@ def embed(
     gpus_per_worker: float | None = None,
     retry_failed: bool | None = None,
 ) -> Features:
-    """The dataset seen through the backbone, from the cache when it was computed before.
+    """Compute the features of a dataset through a backbone, or read them from the cache.
 
     Parameters
     ----------
     dataset : Dataset, str or Path
         N images, or what ``open_dataset`` opens.
     backbone : str, array, Tensor, nn.Module or Features
-        A name as in ``list_backbones``; the folder of a trained network; features [N, d] that you have already; a
-        module from images [B, 3, H, W] to [B, d] or [B, d, h, w] (averaged over h, w). See ``open_backbone``.
+        What turns an image into numbers; repeat for several (see 'longshot backbones'). A name as in
+        ``list_backbones``; the folder of a trained network; features [N, d] that you have already; a module
+        from images [B, 3, H, W] to [B, d] or [B, d, h, w] (averaged over h, w). See ``open_backbone``.
     dtype : {"float16", "float32"}
-        How numbers are stored.
-    device : str
-        auto, cpu, cuda or mps.
-    workers : int, optional
-        Processes that decode images (0: the computing threads do). Whatever pays unless given; changes no number.
-    batch_size : int, optional
-        Images decoded at a time; changes no number.
+        How the numbers are stored.
+    device : {"auto", "cpu", "cuda", "mps"}
+        Where to compute; auto: an accelerator if any.
+    workers : int, at least 0, optional
+        Processes that decode images; 0 decodes in the computing threads. They change no number. Default: what
+        pays.
+    batch_size : int, at least 1, optional
+        Images decoded at a time; changes memory and speed, not the numbers. Default: 64.
     preprocessing : str, optional
-        In place of the backbone's own, and then part of its name: ``decode|resize(256)|central_crop(224)|…``. Another
-        size alone is written behind the name: ``efficientnet-lite0(size=128)``.
+        In place of the network's own, and then part of its name:
+        'decode|resize(96)|central_crop(84)|normalize(imagenet)'; for another size alone write it behind the
+        name: 'efficientnet-lite0(size=128)'.
     allow_download : bool
-        Let ``timm:`` and ``hf:`` backbones fetch their weights.
+        Let hf: and timm: backbones fetch weights.
     refresh : bool
-        Compute anew what is in the cache.
+        Compute anew even if the cache has it.
     identity : {"content", "names"}, optional
-        What the features vouch for: the bytes of the images, which are read once for it, or only their names, where a
-        drive is too large or slow. By names, an image that is changed in place goes unnoticed. That of the dataset
-        unless given.
-    engine : str, optional
-        What computes the network: ``auto``, ``torch``, ``onnxruntime`` or ``openvino``; what LONGSHOT_ENGINE says, or
-        auto, unless given. ``auto`` takes ONNX Runtime on a CPU and PyTorch elsewhere. A
-        network that cannot be converted, or then differs from PyTorch by more than 1e-4, stays with PyTorch; a note
-        says so. ``torch(autocast='bfloat16', channels_last=True, compile=True)`` gives PyTorch settings.
-    on : str, optional
-        Where the work runs: "local" (threads here), "ray" (the Ray cluster of this machine, or one that is started) or
-        "ray://HOST:PORT"; what LONGSHOT_ON says, or local, unless given. Changes no byte.
-    gpus_per_worker : float, optional
+        What results vouch for: the images' bytes, or only their names (for huge, slow drives). The bytes are
+        read once for it. By names, an image that is changed in place goes unnoticed, and every result says so.
+        Where a dataset says nothing, LONGSHOT_IDENTITY holds, or content. Default: as the dataset.
+    engine : auto|torch|onnxruntime|openvino, str, optional
+        What computes networks on a CPU, or torch with settings: 'torch(autocast=bfloat16)'. ``auto`` takes ONNX
+        Runtime on a CPU and PyTorch elsewhere. A network that cannot be converted, or then differs from PyTorch
+        by more than 1e-4, stays with PyTorch; a note says so. ``torch(autocast='bfloat16', channels_last=True,
+        compile=True)`` gives PyTorch settings. Default: what LONGSHOT_ENGINE says, or auto.
+    on : local|ray|ray://HOST:PORT, str, optional
+        Where the work runs: threads here, or a Ray cluster; changes no byte. ``"ray"`` is the cluster of this
+        machine, or one that is started. Default: what LONGSHOT_ON says, or local.
+    gpus_per_worker : float, at least 0, optional
         GPUs that each worker of a cluster has.
     retry_failed : bool, optional
-        Try images again on which workers of a cluster failed three times; they are left out otherwise.
+        Try units again that failed three times on a cluster. They are left out otherwise.
 
     Returns
     -------
@@ -120,7 +123,7 @@ def embed_rows(
     preprocessing: str | None = None,
     engine: str | None = None,
 ) -> Features:
-    """Only some images of a dataset seen through a backbone: what tasks touch.
+    """Compute the features of some images of a dataset, such as those that tasks use.
 
     The numbers are those of ``embed``. What was embedded before serves, the rest is added to the cache.
 
@@ -158,7 +161,7 @@ def embed_rows(
 
 
 def _embed(request: Request, *, refresh: bool = False) -> Features:
-    """The request's features, from the cache when they were computed before."""
+    """Return the request's features, from the cache where they were computed before."""
     started = time.monotonic()
     if isinstance(request.source, GivenFeatures):
         return _renamed(_given(request, request.source), request, started)
@@ -188,7 +191,7 @@ def _embed(request: Request, *, refresh: bool = False) -> Features:
 def _embed_all(
     request: Request, pieces: Pieces, damaged: Damaged | None, *, refresh: bool
 ) -> tuple[Features, str]:
-    """The whole dataset, shard by shard, and what was wrong with features that were there."""
+    """Embed the whole dataset, shard by shard; return also what was wrong with features that were there."""
     path = request.path
     shards = request.shards(path)
     if refresh:
@@ -216,7 +219,7 @@ def _embed_all(
 
 
 def _embed_some(request: Request, pieces: Pieces) -> tuple[Features, str]:
-    """The rows of the request in an array that grows, and what was wrong with one that was there."""
+    """Embed the rows of the request in an array that grows; return also what was wrong with an earlier one."""
     damage = next((array.damage for array in pieces.arrays if array.damage), "")
     target, rows = pieces.target()
     units = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
@@ -247,7 +250,7 @@ def _compute(
 
 
 def _given(request: Request, source: GivenFeatures) -> Features:
-    """Features that the caller has, for the rows of the request; says what differs where they are of other images."""
+    """Return the caller's features for the rows of the request; say what differs where they are of other images."""
     source.rows(request.dataset)
     features = source.features if request.rows is None else source.features.restricted(request.rows)
     check_made_from(features, request.dataset)
@@ -255,7 +258,7 @@ def _given(request: Request, source: GivenFeatures) -> Features:
 
 
 def _renamed(features: Features, request: Request, started: float) -> Features:
-    """What was there already, under the names that dataset and backbone have today."""
+    """Return cached features under the names that dataset and backbone have today."""
     work = EmbedWork(seconds=time.monotonic() - started)
     return dataclasses.replace(
         features, dataset=request.dataset.name, backbone=request.source.label, work=work
@@ -265,7 +268,7 @@ def _renamed(features: Features, request: Request, started: float) -> Features:
 def estimate_embedding(
     dataset: Dataset | str | Path, backbone: BackboneLike, **options: Any
 ) -> dict[str, Any]:
-    """What :func:`embed` would take, from a short measured probe: seconds, images/s, bytes; writes nothing.
+    """Estimate what :func:`embed` would take, by a short probe: seconds, images/s, bytes; nothing is written.
 
     ``options`` are those of ``embed``, and ``rows`` where only some images are to be embedded.
     """

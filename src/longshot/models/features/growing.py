@@ -50,28 +50,28 @@ class GrowingArray:
 
     @property
     def path(self) -> Path:
-        """The array's file."""
+        """Return the path of the array."""
         return self.folder / "array.npy"
 
     @property
     def journal(self) -> Path:
-        """The file that names the rows."""
+        """Return the path of the file that names the rows."""
         return self.folder / "journal"
 
     @property
     def array(self) -> NDArray[Any]:
-        """[N, d], memory-mapped; holes read as zeros."""
+        """Open the array [N, d], memory-mapped; holes read as zeros."""
         if self._array is None:
             self._array = open_array(self.path)
         return self._array
 
     def holds(self, rows: Ints, digests: Marks | None) -> Bools:
-        """Which rows are there, made from images with these digests [N] (None: whatever they were made from)."""
+        """Mark the rows that are there, made from images with these digests [N] (None: from any)."""
         present: Bools = self.sums[rows] != 0
         return present if digests is None else present & (self.digests[rows] == digests[rows])
 
     def fits(self, rows: Ints, digests: Marks | None) -> bool:
-        """Whether none of the rows was made from another image of the same name."""
+        """Tell whether none of the rows was made from another image of the same name."""
         return bool(np.array_equal(self.sums[rows] != 0, self.holds(rows, digests)))
 
     def read(self) -> GrowingArray:
@@ -159,7 +159,7 @@ class GrowingArray:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _create(self, dim: int) -> None:
-        """An array of holes, and no journal: whatever lay there is not as it was written."""
+        """Create an array of holes without a journal; whatever lay there was damaged."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.journal.unlink(missing_ok=True)
         with atomic(self.path) as temporary, temporary.open("wb") as file:
@@ -192,7 +192,7 @@ class GrowingArray:
 
 
 def _row_sums(values: NDArray[Any]) -> Marks:
-    """The first 64 bits of the SHA-256 of each row of values [n, d], never 0."""
+    """Return the first 64 bits of the SHA-256 of each row of values [n, d], never 0."""
     first = b"".join(hashlib.sha256(row.data).digest()[:8] for row in np.ascontiguousarray(values))
     sums = np.frombuffer(first, "<u8").astype(np.uint64)
     sums[sums == 0] = 1
@@ -206,7 +206,7 @@ def _entry(rows: Ints, digests: Marks, sums: Marks) -> bytes:
 
 
 def _entries(data: bytes, rows: int) -> tuple[list[Marks], bool, bool]:
-    """(rows, digests, sums) [3, n] of every entry of a journal; whether it ends unfinished; whether it is damaged.
+    """Parse a journal into (rows, digests, sums) [3, n] per entry, whether it ends unfinished, and is damaged.
 
     An entry that breaks off at the end was being written when its process was killed: it is none.
     """

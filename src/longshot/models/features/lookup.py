@@ -38,8 +38,8 @@ from longshot.data import (
     compare_content,
     content_digest,
     image_digests,
-    look_at,
     short_digests,
+    stamp_rows,
     stamps_of,
 )
 from longshot.models.backbones import open_backbone
@@ -74,7 +74,7 @@ class Content:
 
 
 def content_of(dataset: Dataset, rows: Ints | None = None) -> Content:
-    """What a dataset is made of now.
+    """Look at the images of a dataset as they are now.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def content_of(dataset: Dataset, rows: Ints | None = None) -> Content:
         spread = np.unique(np.linspace(0, len(dataset) - 1, _PROBED).astype(np.int64))
         return Content("names", content_digest(_keys(dataset, spread), image_digests(dataset, spread)))
     chosen = np.arange(len(dataset)) if rows is None else rows
-    look = look_at(dataset.store, chosen)
+    look = stamp_rows(dataset.store, chosen)
     digests = image_digests(dataset, rows, look=look)
     short, stamps = np.zeros(len(dataset), np.uint64), np.full((len(dataset), 3), -1, np.int64)
     short[chosen], stamps[chosen] = short_digests(digests), look.stamps
@@ -101,7 +101,7 @@ def content_of(dataset: Dataset, rows: Ints | None = None) -> Content:
 
 
 def check_made_from(features: Features, dataset: Dataset) -> None:
-    """UserError where features were made from other images than a dataset of the same names holds now.
+    """Refuse features that were made from other images than a dataset of the same names holds now.
 
     Nothing can be told of features that vouch for names only, nor of a dataset that is looked at by names.
     """
@@ -121,7 +121,7 @@ def check_made_from(features: Features, dataset: Dataset) -> None:
 
 
 def check_unchanged(dataset: Dataset, content: Content, rows: Iterable[int]) -> None:
-    """UserError when files behind some rows changed since ``content`` was looked at."""
+    """Refuse rows whose files changed since ``content`` was looked at."""
     if content.stamps is None:
         return
     chosen = np.fromiter(rows, np.int64)
@@ -154,12 +154,12 @@ class Request:
 
     @property
     def wanted_rows(self) -> Ints:
-        """The rows to embed."""
+        """Return the rows to embed."""
         return np.arange(len(self.dataset)) if self.rows is None else self.rows
 
     @cached_property
     def content(self) -> Content:
-        """The dataset's images as they are at the first look; given vectors are bound to images by name."""
+        """Look at the dataset's images, once; given vectors are bound to images by name."""
         # here, so that a look at images needs no PyTorch
         from longshot.models.backbones.base import Precomputed
 
@@ -169,7 +169,7 @@ class Request:
 
     @property
     def view(self) -> str:
-        """What features of any images of the dataset have in common: names, network, preprocessing and dtype.
+        """Hash what features of any images of the dataset share: names, network, preprocessing and dtype.
 
         Another one once the network has settled for an engine.
         """
@@ -179,27 +179,27 @@ class Request:
 
     @property
     def address(self) -> str:
-        """The hash of the features: of the view, and of the images in use (by names: of the view alone)."""
+        """Return the hash of the features: of the view and of the images in use (by names: of the view alone)."""
         return self.view + (self._images or hash_text(self.view)[:32])
 
     @cached_property
     def _images(self) -> str:
-        """The mark of the images in use; "" by names."""
+        """Return the mark of the images in use; "" by names."""
         if self.content.short is None:
             return ""
         return images_mark(_keys(self.dataset, self.rows), self.content.short[self.wanted_rows])
 
     @property
     def path(self) -> Path:
-        """Where features of the whole dataset will lie; what is locked while those of some images grow."""
+        """Return where features of the whole dataset will lie; it is locked while those of some images grow."""
         return features_path(self.address if self.rows is None else self.view)
 
     def shards(self, path: Path) -> Shards:
-        """The pieces of the array at ``path``."""
+        """Return the pieces of the array at ``path``."""
         return Shards(path, self.source.device.type, len(self.dataset), BLOCK, self.dtype)
 
     def find(self) -> Features | Damaged | None:
-        """The rows of the request where the cache has all of them, made from the bytes that the images have now.
+        """Find the rows of the request in the cache, all of them and made from the bytes that the images have now.
 
         For a whole dataset whose features are damaged in every place that has them: what is wrong in the last.
         """
@@ -223,14 +223,14 @@ class Request:
         return None
 
     def _made(self, features: Features) -> bool:
-        """Whether features are of the images that the request looked at."""
+        """Tell whether features are of the images that the request looked at."""
         rows, now = self.wanted_rows, self.content.short
         if now is None or features.digests is None:
             return now is None and features.digests is None
         return bool(np.array_equal(features.digests[rows], now[rows]))
 
     def features(self, array: NDArray[Any], path: Path) -> Features:
-        """The request's features in an array [N, d] of the cache."""
+        """Wrap an array [N, d] of the cache as the request's features."""
         import torch
 
         opened, source, content = self.dataset, self.source, self.content
@@ -268,7 +268,7 @@ def open_request(
     engine: str | None = None,
     rows: Ints | None = None,
 ) -> Request:
-    """What :func:`longshot.embed` is to do, opened and checked; ``rows`` are the images to embed, all by default."""
+    """Open and check what :func:`longshot.embed` is to do; ``rows`` are the images to embed, all by default."""
     if dtype not in DTYPES:
         raise UserError(f"{{dtype}} is {dtype!r}, but features are stored as {' or '.join(DTYPES)}.")
     check_workers(workers)
@@ -291,12 +291,12 @@ def open_request(
 
 
 def features_path(address: str) -> Path:
-    """Where features with this content-address will lie: in the first place of the cache that can be written."""
+    """Return where features with this content-address will lie, in the first writable place of the cache."""
     return cache_dir("features") / f"{address}.npy"
 
 
 def _open(path: Path, dataset: Dataset) -> Features | None:
-    """The features of a dataset at ``path`` if they are complete; marks them as used.
+    """Open the features of a dataset at ``path`` where they are complete, and mark them as used.
 
     ``Damaged`` where they are not as they were written.
     """
@@ -333,7 +333,7 @@ def salvage(damaged: Damaged, shards: Shards) -> None:
 
 
 def grown_arrays(view: str, rows: int, dtype: str) -> list[GrowingArray]:
-    """What all places of the cache hold of a view (32 hex digits), in their order."""
+    """Open what all places of the cache hold of a view (32 hex digits), in their order."""
     folders = [
         folder for cache in cache_places("features") for folder in sorted(cache.glob(f"{view}.grown-*"))
     ]
@@ -355,13 +355,13 @@ class Pieces:
         self.writable = [array for array in self.arrays if is_writable(array.folder)]
 
     def lacking(self, rows: Ints) -> Ints:
-        """Those of some rows that no piece holds."""
+        """Return those of some rows that no piece holds."""
         for array in self.arrays:
             rows = rows[~array.holds(rows, self.digests)]
         return rows
 
     def joined(self, rows: Ints, computed: NDArray[Any]) -> NDArray[Any]:
-        """Values [n, d] of rows: those that pieces hold, and ``computed`` for the others, in their order."""
+        """Join values [n, d] of rows, in their order: those that pieces hold, and ``computed`` for the others."""
         if len(computed) == len(rows):
             return computed
         stored = computed.astype(self.request.dtype)
@@ -372,7 +372,7 @@ class Pieces:
         return np.stack([values[row] for row in rows.tolist()])
 
     def target(self) -> tuple[GrowingArray, Ints]:
-        """The array to add the request's rows to, and those that it lacks once it has what other pieces hold.
+        """Choose the array to add the request's rows to; return also those it lacks after taking other pieces' rows.
 
         One in which no row was made from another image, or a new one.
         """

@@ -32,7 +32,7 @@ from longshot.base import (
     parse_preprocessing,
     progress,
 )
-from longshot.data import Dataset, ImageStore, shipment
+from longshot.data import Dataset, ImageStore, plan_shipment
 from longshot.models.features.cache import Shards, hold_lock, open_guarded
 from longshot.models.features.decode import check_workers, open_decoder, unreadable_images
 from longshot.models.features.lookup import content_of
@@ -49,7 +49,7 @@ def cached_pixels(
     rows: Ints | None = None,
     workers: int | None = None,
 ) -> NDArray[np.uint8]:
-    """Bytes [N, H, W, 3] of all images in the dataset's order, from the cache when they were decoded before.
+    """Return the bytes [N, H, W, 3] of all images in the dataset's order, from the cache where it has them.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def cached_pixels(
 
 
 def geometry(preprocessing: str | Preprocessing) -> Preprocessing:
-    """The steps that move pixels, without those that only scale values."""
+    """Keep the steps that move pixels, without those that only scale values."""
     text = preprocessing if isinstance(preprocessing, str) else preprocessing.text
     steps = parse_preprocessing(text).text.split("|")
     return parse_preprocessing(
@@ -93,7 +93,7 @@ def geometry(preprocessing: str | Preprocessing) -> Preprocessing:
 
 
 def pixels_name(dataset: Dataset, transform: Preprocessing, rows: Ints | None = None) -> str:
-    """What the file is called: the name of the dataset for people, the hash of content and geometry for us."""
+    """Name the file: the name of the dataset for people, the hash of content and geometry for us."""
     content = content_of(dataset, rows).digest
     part = "" if rows is None else hashlib.sha256(np.ascontiguousarray(rows, np.int64).data).hexdigest()
     facts = (PREPROCESSING_RULES, dataset.fingerprint, transform.text, content, *([part] if part else []))
@@ -104,7 +104,7 @@ def pixels_name(dataset: Dataset, transform: Preprocessing, rows: Ints | None = 
 
 
 def _open(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
-    """The array if it is complete; marks it as used."""
+    """Open the array where it is complete, and mark it as used."""
     array = open_guarded(path)
     if array is None or array.dtype != np.uint8 or array.shape != (shape[0], int(np.prod(shape[1:]))):
         return None
@@ -112,7 +112,7 @@ def _open(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
 
 
 def row_positions(rows: Ints, total: int) -> Ints:
-    """[total] where each row of a dataset lies among ``rows``; −1 where it does not."""
+    """Map each row of a dataset to its position among ``rows``, −1 where it is not there; [total]."""
     where = np.full(total, -1, np.int64)
     where[rows] = np.arange(len(rows))
     return where
@@ -168,7 +168,7 @@ class Reader:
         self.describe, self.store = describe, store
 
     def __call__(self, payload: tuple[range, ImageStore | None], tick: Tick) -> Reading:
-        """The values of some positions."""
+        """Read the values of some positions."""
         positions, images = payload
         answer = self.describe(self.store if images is None else images, positions)
         tick(len(positions))
@@ -198,7 +198,7 @@ def read_shards(
     ]
     pool = executor()
     every = np.arange(shards.rows) if rows is None else rows
-    sent = shipment(pool, dataset.store, np.unique(every), dataset.name)
+    sent = plan_shipment(pool, dataset.store, np.unique(every), dataset.name)
 
     def payloads() -> Iterator[tuple[tuple[int, range], tuple[range, ImageStore | None]]]:
         for shard, positions in cuts:

@@ -53,7 +53,7 @@ class Suspects:
 
     @property
     def mask(self) -> Bools:
-        """Which rows are suspected [N]."""
+        """Mark the rows that are suspected [N]."""
         mask = np.zeros(len(self.features.keys), np.bool_)
         mask[self.mislabelled], mask[self.copies] = True, True
         return mask
@@ -62,13 +62,13 @@ class Suspects:
         return int(self.mask.sum())
 
     def share(self, rows: Ragged) -> Floats:
-        """The share of suspected images in each of T lists of rows, [T]."""
+        """Return the share of suspected images in each of T lists of rows, [T]."""
         counts = np.bincount(rows.owners, self.mask[rows.values], len(rows))
         share: Floats = counts / np.maximum(rows.lengths, 1)
         return share
 
     def facts(self) -> dict[str, int | bool]:
-        """Counts as plain values."""
+        """Count suspicions, as plain values."""
         return {
             "images": len(_used(self.features)),
             "mislabelled": len(self.mislabelled),
@@ -77,7 +77,7 @@ class Suspects:
         }
 
     def table(self) -> pa.Table:
-        """One row per suspicion: key, class, reason (label or copy), looks_like and odds where the label is doubted."""
+        """List suspicions, a row each: key, class, reason (label or copy), looks_like and odds for doubted labels."""
         ids = np.array(self.features.class_ids, object)
         classes = np.searchsorted(self.features.offsets, np.arange(len(self.features.keys)), "right") - 1
         rows = np.concatenate([self.mislabelled, self.copies])
@@ -94,7 +94,7 @@ class Suspects:
 
 
 def suspects_of(features: Features) -> Suspects:
-    """Which images of a dataset are suspected to have a wrong label, by its features.
+    """Find the images of a dataset whose label looks wrong, by its features.
 
     A label is suspected where another class is at least 100 times as probable, judged without the image
     (``label_doubt``). Where part of a dataset is in use, its classes are compared with each other.
@@ -114,7 +114,7 @@ def suspects_of(features: Features) -> Suspects:
 
 
 def joint_suspects(several: Sequence[Features]) -> Suspects:
-    """The images that any of several backbones suspects; the odds are the highest.
+    """Find the images that any of several backbones suspects; the odds are the highest.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def label_doubt(
     shrinkage: float = SHRINKAGE,
     device: str | torch.device = "cpu",
 ) -> LabelDoubt:
-    """How probable another class is than the one on the label, for every row, by cross-validation.
+    """Estimate by cross-validation, for every row, how probable another class is than that of the label.
 
     The rows of each class are dealt to ``folds`` folds. For every fold a linear discriminant is fitted on the others:
     with class means m_c and the pooled covariance Σ, shrunk to (1 − s) Σ + s tr(Σ)/d I, the score of class c is
@@ -245,7 +245,7 @@ def label_doubt(
 
 
 def _deal(offsets: NDArray[np.int64], folds: int) -> Ints:
-    """The fold of every row [N]: each class shuffled by a fixed seed and dealt out."""
+    """Deal the rows of each class, shuffled by a fixed seed, to folds; the fold of every row [N]."""
     fold = np.empty(int(offsets[-1]), np.int64)
     generator = np.random.default_rng(_SEED)
     for start, stop in pairwise(offsets):
@@ -254,7 +254,7 @@ def _deal(offsets: NDArray[np.int64], folds: int) -> Ints:
 
 
 def _short(array: NDArray[Any], device: str | torch.device) -> torch.Tensor:
-    """Rows of unit length and at most 512 numbers [N, min(d, 512)]."""
+    """Scale rows to unit length and project long ones; [N, min(d, 512)]."""
     dim = int(array.shape[1])
     generator = torch.Generator().manual_seed(_SEED)
     projection = torch.randn(dim, _DIM, generator=generator).to(device) if dim > _DIM else None
@@ -269,13 +269,13 @@ def _short(array: NDArray[Any], device: str | torch.device) -> torch.Tensor:
 
 
 def _blocks(values: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-    """The number of the first row, and the rows, in blocks."""
+    """Yield the rows in blocks, each with the number of its first row."""
     for start in range(0, len(values), _BLOCK):
         yield start, values[start : start + _BLOCK]
 
 
 def _moments(values: torch.Tensor, labels: Ints, fold: Ints, folds: int, classes: int) -> _Moments:
-    """One pass over the features."""
+    """Sum rows, vectors and products per fold, in one pass over the features."""
     dim, device = int(values.shape[1]), values.device
     rows = torch.zeros(folds, classes, dtype=torch.float64, device=device)
     sums = torch.zeros(folds, classes, dim, device=device)
@@ -293,7 +293,7 @@ def _moments(values: torch.Tensor, labels: Ints, fold: Ints, folds: int, classes
 
 
 def _discriminant(moments: _Moments, left_out: int, shrinkage: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights [d, C] and biases [C] fitted on all folds but one; classes without rows there have bias −∞."""
+    """Fit weights [d, C] and biases [C] on all folds but one; classes without rows there have bias −∞."""
     rows = moments.rows.sum(0) - moments.rows[left_out]
     sums = moments.sums.sum(0) - moments.sums[left_out]
     means = sums / rows.clamp(min=1).float()[:, None]
@@ -309,7 +309,7 @@ def _discriminant(moments: _Moments, left_out: int, shrinkage: float) -> tuple[t
 
 
 def _scale(margins: torch.Tensor) -> float:
-    """The t of ``_SCALES`` with the largest likelihood: margins [S, C] are scores minus that of the own class."""
+    """Choose the t of ``_SCALES`` with the largest likelihood; margins [S, C]: scores minus that of the own class."""
     if not len(margins):
         return 1.0
     losses = [float(torch.logsumexp(scale * margins, 1).mean()) for scale in _SCALES]

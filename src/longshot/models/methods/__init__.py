@@ -1,20 +1,22 @@
 """Methods by name: they learn from a support set and predict a query set.
 
-Tables name a module and a class, imported when a method is asked for; plugins add their own. A variant is a method as
-the authors of a paper ran it, one name for all their settings: a paper's own code often differs from the text of the
-methods that it compares, and from Longshot's defaults. It lists the settings with which Longshot's methods give that
-code's answers, and is part of a method's call, so that every result says which variant it is.
+A class of this folder with a ``name`` is a method, imported when it is asked for; plugins add their own. A variant is a
+method as the authors of a paper ran it, one name for all their settings: a paper's own code often differs from the text
+of the methods that it compares, and from Longshot's defaults. It lists the settings with which Longshot's methods give
+that code's answers, and is part of a method's call, so that every result says which variant it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from longshot.base import (
     UserError,
     call_defaults,
+    declared_classes,
     find_class,
     format_call,
     is_tuned,
@@ -24,50 +26,36 @@ from longshot.base import (
     plugged,
     tuned_method,
 )
+from longshot.models.backbones import split_label
+from longshot.models.networks import find_synonym
 
 if TYPE_CHECKING:
     from longshot.models.methods.base import ImageMethod, Method
 
 
-# name → module:class, of methods on features
-METHODS: dict[str, str] = {
-    "bd-cspn": "longshot.models.methods.rectify:BDCSPN",
-    "cosine-head": "longshot.models.methods.finetune:CosineHead",
-    "finetune": "longshot.models.methods.finetune:Finetune",
-    "finetune-last": "longshot.models.methods.finetune:FinetuneLast",
-    "laplacianshot": "longshot.models.methods.rectify:LaplacianShot",
-    "logistic": "longshot.models.methods.linear:LogisticRegression",
-    "matching": "longshot.models.methods.metric_methods:MatchingNetworks",
-    "metadelta": "longshot.models.methods.transport:MetaDeltaDecoder",
-    "nearest-neighbour": "longshot.models.methods.metric_methods:NearestNeighbour",
-    "protonet": "longshot.models.methods.metric_methods:ProtoNet",
-    "pt-map": "longshot.models.methods.transport:PTMAP",
-    "ridge": "longshot.models.methods.linear:Ridge",
-    "simpleshot": "longshot.models.methods.metric_methods:SimpleShot",
-    "sur": "longshot.models.methods.metric_methods:SUR",
-    "tim": "longshot.models.methods.finetune:TIM",
-    "transductive-finetuning": "longshot.models.methods.finetune:TransductiveFinetuning",
-}
+class Classifier(Protocol):
+    """What scikit-learn's classifiers have, and anybody's may."""
 
-# of methods that need the images and the network
-IMAGE_METHODS: dict[str, str] = {
-    "anil": "longshot.models.methods.meta_trained:ANIL",
-    "bit": "longshot.models.methods.task_parameters:BiT",
-    "ctx": "longshot.models.methods.meta_trained:CTX",
-    "finetune-5": "longshot.models.methods.finetune_network:Finetune5",
-    "finetune-all": "longshot.models.methods.finetune_network:FinetuneAll",
-    "lora": "longshot.models.methods.task_parameters:LoRA",
-    "maml": "longshot.models.methods.meta_trained:MAML",
-    "md-transfer": "longshot.models.methods.task_parameters:MDTransfer",
-    "offset": "longshot.models.methods.task_parameters:OffsetAdapter",
-    "protomaml": "longshot.models.methods.meta_trained:ProtoMAML",
-    "train-from-scratch": "longshot.models.methods.task_parameters:TrainFromScratch",
-    "transductive-finetune-all": "longshot.models.methods.finetune_network:TransductiveFinetuneAll",
-}
+    def fit(self, rows: Any, labels: Any) -> Any: ...
+
+    def predict(self, rows: Any) -> Any: ...
+
+
+# whatever serves as a method; a function is of one task, see ``get_method``
+MethodLike: TypeAlias = "str | Method | ImageMethod | Classifier | Callable[..., Any]"
+
+
+def _declared(base: str) -> dict[str, str]:
+    """Return name → ``module:class`` of the methods in this folder that are derived from a class."""
+    return {each.facts["name"]: each.target for each in declared_classes(__name__) if base in each.bases}
+
+
+METHODS = _declared("Method")  # on features
+IMAGE_METHODS = _declared("ImageMethod")  # those that need the images and the network
 
 
 def is_own_method(name: str) -> bool:
-    """Whether ``name`` (before any parenthesis) points to a file or to scikit-learn."""
+    """Tell whether ``name`` (before any parenthesis) points to a file or to scikit-learn."""
     return name.startswith("sklearn:") or name.endswith(".py") or ".py:" in name
 
 
@@ -85,6 +73,12 @@ def method_class(name: str) -> type[Method | ImageMethod]:
     """Return the class of the method ``name``, a plugin's after Longshot's own; UserError with the nearest name."""
     own = METHODS | IMAGE_METHODS
     table = own if name in own else plugged("methods") | plugged("image_methods") | own
+    kind, known_here = find_synonym(name) if name not in table else ("", "")
+    if kind:
+        called = (
+            f"'{known_here}' here" if kind == "method" else f"a network: give '{known_here}' as a backbone"
+        )
+        raise UserError(f"There is no method '{name}'; it is {called}.")
     method: type[Method | ImageMethod] = find_class("method", name, table, "{list_methods()}")
     if name not in own and method.name != name:  # a result could not be made again from its call
         raise UserError(
@@ -93,25 +87,36 @@ def method_class(name: str) -> type[Method | ImageMethod]:
     return method
 
 
-def get_method(method: str | Method | ImageMethod) -> Method | ImageMethod:
-    """A method from its call; a method object is handed back as it is.
+def get_method(method: MethodLike, label: str | None = None) -> Method | ImageMethod:
+    """Make a method from its call or from an object; a method object is returned as it is.
 
     ``protonet(distance='cosine')``: registered; ``mine.py:MyMethod(k=3)``: a class or function in a file;
-    ``sklearn:sklearn.svm.SVC(C=1)``: a scikit-learn classifier; ``best.yaml``: what 'longshot tune' found. UserError:
-    unknown name (with the nearest), unknown setting (with the valid ones and their defaults).
+    ``sklearn:sklearn.svm.SVC(C=1)``: a scikit-learn classifier; ``best.yaml``: what 'longshot tune' found. Objects: a
+    function or module of (support, support_label, query, way), a classifier with fit and predict. ``label``, or
+    ``Ours=mine.py:f``, is what tables call it. UserError: unknown name (with the nearest), unknown setting (with the
+    valid ones and their defaults).
     """
-    if not isinstance(method, str):
-        from longshot.models.methods.base import AnyMethod
+    if isinstance(method, str):
+        own_label, text = split_label(method)
+        made, label = _by_call(text), label or own_label
+    else:
+        from longshot.models.methods.given_methods import given_method
 
-        if not isinstance(method, AnyMethod):
-            raise UserError(
-                f"A {type(method).__name__} is no method; give an object of a class derived from "
-                "longshot.models.Method, or write a function into a file and name it, as in mine.py:my_function."
-            )
-        return method
+        made = given_method(method)
+    if label:
+        made = copy(made)  # the caller's object keeps its name
+        made.label = label
+    return made
+
+
+def _by_call(method: str) -> Method | ImageMethod:
     if is_tuned(method):
         method = tuned_method(method)
     name, settings = parse_call(method)
+    if name.startswith("sklearn:"):
+        from longshot.models.methods.given_methods import sklearn_method
+
+        return sklearn_method(name, settings)
     if is_own_method(name):
         from longshot.models.methods.own_method import own_method
 
@@ -120,8 +125,8 @@ def get_method(method: str | Method | ImageMethod) -> Method | ImageMethod:
     return made
 
 
-def feature_method(method: str | Method) -> Method:
-    """``get_method`` where only features are at hand; UserError for a method that needs images and a network."""
+def feature_method(method: MethodLike) -> Method:
+    """Make a method where only features are at hand; UserError for one that needs images and a network."""
     from longshot.models.methods.base import ImageMethod
 
     chosen = get_method(method)
@@ -134,7 +139,7 @@ def feature_method(method: str | Method) -> Method:
 
 
 def list_methods() -> list[dict[str, Any]]:
-    """The methods that learn from a support set.
+    """List the methods that learn from a support set.
 
     Returns
     -------
@@ -180,7 +185,7 @@ class Variant:
 
     @property
     def calls(self) -> list[str]:
-        """The methods in their canonical form, as results call them."""
+        """List the methods in their canonical form, as results call them."""
         return [get_method(format_call(name, settings)).call for name, settings in self.methods.items()]
 
 
@@ -217,7 +222,7 @@ VARIANTS: dict[str, Variant] = {
 
 
 def find_variant(name: str) -> Variant:
-    """The variant called ``name``; UserError with the nearest name.
+    """Find the variant called ``name``; UserError with the nearest name.
 
     >>> find_variant("semantic-paper").calls[0]
     'protonet(squared=False)'
@@ -230,7 +235,7 @@ def find_variant(name: str) -> Variant:
 def variant_methods(
     methods: Sequence[str | Method | ImageMethod], variant: str
 ) -> list[Method | ImageMethod]:
-    """The methods in a variant's settings; all of the variant's methods where none is named.
+    """Make the methods in a variant's settings; all of the variant's methods where none is named.
 
     Parameters
     ----------
@@ -255,7 +260,7 @@ def variant_methods(
 
 
 def _plain_name(method: object, variant: str, by_name: Mapping[str, object]) -> str:
-    """The name of a method that the variant has; UserError where it has none or where settings are given beside it."""
+    """Return the name of a method that the variant has; UserError where it has none or settings come with it."""
     text = method if isinstance(method, str) else str(getattr(method, "call", method))
     name, settings = parse_call(text)
     if name not in by_name:
@@ -272,9 +277,12 @@ def _plain_name(method: object, variant: str, by_name: Mapping[str, object]) -> 
 
 
 def variant_of(method: Method | ImageMethod) -> str | None:
-    """The variant whose settings ``method`` has, however they were written; None where it has those of none.
+    """Name the variant whose settings ``method`` has, however they were written; None where there is none.
 
     >>> variant_of(get_method("finetune")), variant_of(get_method("finetune(steps=5)"))
     ('semantic-paper', None)
     """
-    return next((name for name, variant in VARIANTS.items() if method.call in variant.calls), None)
+    for name, variant in VARIANTS.items():
+        if method.identity in [get_method(call).identity for call in variant.calls]:
+            return name
+    return None

@@ -37,11 +37,17 @@ class AnyMethod(Called, ABC):
     paper: ClassVar[str] = ""  # who proposed it, or ""
     kind: ClassVar[Kind] = "frozen"  # what happens to the network, for tables and plots
     version: ClassVar[int] = 1  # raise when the same settings give other scores: old results are not mixed in
+    label: str = ""  # what tables call it in place of its call
+
+    @property
+    def call(self) -> str:
+        """Return what results call the method: its label, or its text without the settings at their default."""
+        return self.label or super().call
 
     @property
     def identity(self) -> str:
-        """What decides the scores; part of a result's id. A method read from a file adds the file's hash."""
-        return f"{self.call}@{self.version}"
+        """Return what decides the scores, part of a result's id; a method read from a file adds the file's hash."""
+        return f"{super().call}@{self.version}"
 
 
 class Method(AnyMethod):
@@ -60,14 +66,14 @@ class Method(AnyMethod):
 
     @abstractmethod
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W] float logits (softmax over W gives probabilities).
+        """Score the queries of a batch: float logits [B, Q, W] (softmax over W gives probabilities).
 
         −∞ for columns ≥ ways and for classes without support (``mask_absent`` does both). Values in padded
         query rows are ignored.
         """
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """Working numbers (float32) that ``scores`` needs per task beyond its input.
+        """Count the working numbers (float32) that ``scores`` needs per task beyond its input.
 
         The runner chooses the batch size by it.
 
@@ -97,7 +103,7 @@ class ImageMethod(AnyMethod):
     validation: ClassVar[int] = 0  # tasks of a dataset's validation classes on which a candidate is chosen
 
     def candidates(self) -> Sequence[ImageMethod]:
-        """The method with each of the settings it may choose from; empty when nothing is left to choose.
+        """List the method with each of the settings it may choose from; empty where nothing is to be chosen.
 
         The one with the highest mean accuracy on ``validation`` tasks takes the method's place, chosen once per testbed
         and dataset before its first task. The choice is written to run.json.
@@ -106,7 +112,7 @@ class ImageMethod(AnyMethod):
 
     @abstractmethod
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way] float logits, −∞ for classes without support. Tasks do not influence each other.
+        """Score the queries of each task: float logits [Q, way], −∞ without support; no task influences another.
 
         ``tasks`` are at most ``at_once`` and all of the same shape (S, Q, way).
         """
@@ -128,5 +134,5 @@ class ImageMethod(AnyMethod):
 
 
 def leaves_open(method: object) -> bool:
-    """Whether the method must choose among candidates before its first task."""
+    """Tell whether the method must choose among candidates before its first task."""
     return isinstance(method, ImageMethod) and method.validation > 0 and len(method.candidates()) > 0

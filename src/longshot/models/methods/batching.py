@@ -24,13 +24,13 @@ ACCELERATOR_BUDGET = 256 << 20  # bytes per batch away from the CPU, where cache
 
 
 def batch_size(method: Method, shape: TaskShape, device: torch.device) -> int:
-    """Tasks of ``shape`` that one batch may hold: input plus working memory within the method's budget."""
+    """Return how many tasks of ``shape`` one batch may hold: input and working memory within the method's budget."""
     budget = method.batch_bytes if device.type == "cpu" else max(method.batch_bytes, ACCELERATOR_BUDGET)
     return max(1, min(budget // bytes_per_task(method, shape), MAX_BATCH))
 
 
 def bytes_per_task(method: Method, shape: TaskShape) -> int:
-    """Memory of one task in a batch: its padded features and what the method says it needs beside them."""
+    """Return the memory of one task in a batch: its padded features and what the method needs beside them."""
     return 4 * ((shape.support + shape.query) * shape.dim + method.floats_per_task(shape))
 
 
@@ -78,7 +78,7 @@ class _Spare(threading.local):
         self.held: dict[str, NDArray[np.uint8]] = {}
 
     def take(self) -> dict[str, NDArray[np.uint8]]:
-        """What nothing else refers to: the tensors of a batch that is still in use refer to its memory."""
+        """Take the memory that no tensor of a batch in use refers to."""
         free = {name: self.held[name] for name in self.held if _references(self.held, name) == _UNSHARED}
         self.held = {}
         return free
@@ -110,7 +110,7 @@ class Gatherer:
         _SPARE.held = self._held
 
     def batch(self, tasks: TaskRows, chosen: Ints, seed: int = 0) -> tuple[TaskBatch, Tensor]:
-        """Some tasks as padded tensors on the device.
+        """Read some tasks as padded tensors on the device.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class Gatherer:
         return batch, targets
 
     def _read(self, name: str, rows: Ints, labels: Ints) -> Tensor:
-        """[B, K, d] float32 on the device: the rows, zeros where the label is −1."""
+        """Read rows as [B, K, d] float32 on the device, zeros where the label is −1."""
         count = rows.size
         flat_rows = torch.from_numpy(rows.reshape(-1))
         out = self._buffer(name, torch.float32, count, self.dim)
@@ -176,7 +176,7 @@ class Gatherer:
 def batches(
     tasks: TaskRows, method: Method, gatherer: Gatherer, limit: int | None = None, seed: int = 0
 ) -> Iterator[tuple[Ints, TaskBatch, Tensor]]:
-    """Tasks of similar size together as padded tensors: the way from row numbers to what methods compute with.
+    """Yield tasks of similar size together as padded tensors, from row numbers to what methods compute with.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def accuracies(tasks: TaskRows, method: Method, gatherer: Gatherer) -> Floats:
 
 
 def _pad(rows: Ragged, labels: Ragged, chosen: Ints) -> tuple[Ints, Ints]:
-    """[B, K] rows and labels of the chosen tasks; padding has label −1 and repeats a row of the task."""
+    """Pad rows and labels of the chosen tasks to [B, K]; padding has label −1 and repeats a row of the task."""
     starts = rows.offsets[chosen][:, None]
     lengths = rows.offsets[chosen + 1][:, None] - starts
     longest = int(lengths.max())
@@ -234,7 +234,7 @@ def _int64(labels: NDArray[Any]) -> Ints:
 
 
 def _equal_shots(labels: Ints, ways: Ints) -> int | None:
-    """k when every row of ``labels`` [B, S] is 0…0 1…1 … W−1…W−1 with k of each, else None."""
+    """Return k where every row of ``labels`` [B, S] is 0…0 1…1 … W−1…W−1 with k of each, else None."""
     way = int(ways[0])
     shot, remainder = divmod(labels.shape[1], way)
     if remainder or not (ways == way).all():
@@ -243,7 +243,7 @@ def _equal_shots(labels: Ints, ways: Ints) -> int | None:
 
 
 def _as_tensor(array: NDArray[Any]) -> Tensor:
-    """A tensor over the array's own memory; nothing is copied, a memory map stays one."""
+    """Wrap the array's own memory as a tensor; nothing is copied, a memory map stays one."""
     with warnings.catch_warnings():
         # torch warns that it cannot mark the tensor read-only; nothing here writes to it.
         warnings.filterwarnings("ignore", message=".*not writable.*")

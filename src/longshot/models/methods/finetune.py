@@ -35,7 +35,7 @@ class _Trained(Method):
     """What the methods below share: the memory they need."""
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """Normalised copies of the rows, five arrays of class vectors, six of logits."""
+        """Count normalised copies of the rows, five arrays of class vectors, six of logits."""
         way, support, query, dim = shape
         return (support + query + 6 * way) * dim + 6 * (support + query) * way
 
@@ -61,7 +61,7 @@ class Finetune(_Trained):
     head: str = choice_field("cosine", "cosine", "linear")
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         if self.head == "linear":
             return class_scores(_linear_head(batch, self.steps, self.lr, self.temperature), batch)
         return class_scores(_cosine_head(batch, self.steps, self.lr, self.temperature), batch)
@@ -84,7 +84,7 @@ class CosineHead(_Trained):
     temperature: float = number_field(10.0, above=0)
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         return class_scores(_cosine_head(batch, self.steps, self.lr, self.temperature), batch)
 
 
@@ -106,7 +106,7 @@ class TransductiveFinetuning(_Trained):
     temperature: float = number_field(1.0, above=0)
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         return _trained_on_all(
             batch, DistanceLogits, self.temperature, steps=self.steps, lr=self.lr, conditional=1.0
         )
@@ -138,7 +138,7 @@ class TIM(_Trained):
     conditional: float = number_field(0.1)
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         make, usual = _TIM_LOGITS[self.logits]
         return _trained_on_all(
             batch,
@@ -171,7 +171,7 @@ class FinetuneLast(Method):
     batch: int = count_field(4, least=1)
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         rows, target = _with_one(batch.support), one_hot(batch)
         step = iter(self._drawn(batch).unbind(1))  # [B, k] each
 
@@ -188,7 +188,7 @@ class FinetuneLast(Method):
         return class_scores(product(head, _with_one(batch.query).transpose(1, 2)), batch)
 
     def _drawn(self, batch: TaskBatch) -> Tensor:
-        """[B, steps, k] support rows: a class at random, then one of its rows (inverse of the distribution)."""
+        """Draw support rows [B, steps, k]: a class at random, then one of its rows (inverse of the distribution)."""
         filled = batch.support_label >= 0
         order = content_key(batch.support).masked_fill(~filled, float("inf")).argsort(1)  # padding last
         shots = batch.counts.gather(1, batch.support_label.clamp(min=0))
@@ -199,7 +199,7 @@ class FinetuneLast(Method):
         return order.gather(1, torch.minimum(positions, last)).view(len(batch), self.steps, self.batch)
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """Rows with a constant, the head with gradient and moments, what a step draws."""
+        """Count rows with a constant, the head with gradient and moments, and what a step draws."""
         way, support, query, dim = shape
         return (support + query + 5 * way + 2 * self.batch) * (dim + 1) + 3 * self.steps * self.batch
 
@@ -215,7 +215,7 @@ def _trained_on_all(
     cross_entropy: float = 1.0,
     marginal: float = 0.0,
 ) -> Tensor:
-    """[B, Q, W] scores after training class vectors on the labels of the support and the entropies of the queries."""
+    """Train class vectors on the support's labels and the queries' entropies, and score the queries; [B, Q, W]."""
     shots = batch.support.shape[1]
     logits = make(torch.cat((batch.support, batch.query), 1), temperature)
     target, told_weight, guessed_weight = _targets(batch)
@@ -238,12 +238,12 @@ def _trained_on_all(
 
 
 def _targets(batch: TaskBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """One-hot labels [B, W, S] and the weights of a mean over support [B, 1, S] and over queries [B, 1, Q]."""
+    """Return one-hot labels [B, W, S] and the weights of means over support [B, 1, S] and queries [B, 1, Q]."""
     return one_hot(batch), row_weights(batch.support_label >= 0), row_weights(batch.query_mask)
 
 
 def _cosine_head(batch: TaskBatch, steps: int, lr: float, temperature: float) -> Tensor:
-    """[B, W, Q] cosine logits after training class vectors on the support."""
+    """Train class vectors on the support and return the queries' cosine logits [B, W, Q]."""
     logits = CosineLogits(batch.support.clone(), temperature)
     target, weight, _ = _targets(batch)
 
@@ -256,7 +256,7 @@ def _cosine_head(batch: TaskBatch, steps: int, lr: float, temperature: float) ->
 
 
 def _linear_head(batch: TaskBatch, steps: int, lr: float, temperature: float) -> Tensor:
-    """[B, W, Q] linear logits after training weights and offsets, kept as one [B, W, d+1] array."""
+    """Train weights and offsets, one array [B, W, d+1], and return the queries' linear logits [B, W, Q]."""
     rows = _with_one(batch.support)
     turned = rows.transpose(1, 2)
     target, weight, _ = _targets(batch)
@@ -273,5 +273,5 @@ def _linear_head(batch: TaskBatch, steps: int, lr: float, temperature: float) ->
 
 
 def _with_one(rows: Tensor) -> Tensor:
-    """[B, N, d+1]: the rows with a constant 1 for the offset."""
+    """Append a constant 1 for the offset to every row; [B, N, d+1]."""
     return torch.cat((rows, rows.new_ones(*rows.shape[:2], 1)), dim=2)

@@ -25,6 +25,7 @@ from longshot.base import (
     number_field,
     out_of_memory,
     prototype_scores,
+    prototypes,
     with_settings,
 )
 from longshot.models.methods.base import LOWEST, ImageMethod, Setting
@@ -55,13 +56,13 @@ class Support:
         return len(self.images)
 
     def spread(self, scores: Tensor) -> Tensor:
-        """[Q, way] from scores [Q, P] of the classes that are there; −∞ for the others."""
+        """Widen scores [Q, P] of the classes that are there to [Q, way]; −∞ for the others."""
         wide = scores.new_full((len(scores), self.way), LOWEST)
         wide[:, self.classes] = scores.detach()
         return wide
 
     def first_seen(self) -> Tensor:
-        """[P] the place of each class when classes are lined up by their first image."""
+        """Rank the classes by their first image; [P]."""
         positions = torch.arange(len(self), device=self.labels.device)
         seen = torch.full((len(self.classes),), len(self), device=self.labels.device)
         first = seen.scatter_reduce(0, self.labels, positions, "amin")
@@ -69,21 +70,15 @@ class Support:
 
 
 def content_order(images: Tensor) -> Tensor:
-    """[N] an order of images [N, …] that depends on what is in them, not on where they stand."""
+    """Order images [N, …] by what is in them, not by where they stand; [N]."""
     return content_key(images.flatten(1)).argsort()
 
 
 def content_key(rows: Tensor) -> Tensor:
-    """[…] a number for each row […, d] that other rows do not share, short of chance."""
+    """Compute a number for each row […, d] that other rows do not share, short of chance; […]."""
     # Weights that are no multiples of one another, so that images of equal brightness differ.
     weights = torch.arange(1, rows.shape[-1] + 1, device=rows.device).sqrt().frac() + 0.5
     return (rows * weights).sum(-1)
-
-
-def class_means(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """[P, d] means of vectors [S, d] by class."""
-    sums = vectors.new_zeros(classes, vectors.shape[1]).index_add(0, labels, vectors)
-    return sums / torch.bincount(labels, minlength=classes).clamp(min=1).unsqueeze(1)
 
 
 def mean_entropy(logits: Tensor) -> Tensor:
@@ -98,7 +93,7 @@ class Adapted(ImageMethod):
     setting: ClassVar[Setting] = "inductive"
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way]; see the class."""
+        """Score the queries of each task as the class says; [Q, way] each."""
         return [self.learned(task, network)(task.query) for task in tasks]
 
 
@@ -133,7 +128,7 @@ ROOM = Room()
 def descend(
     network: Network, images: Tensor, loss: Callable[[Tensor], Tensor], optimiser: torch.optim.Optimizer
 ) -> None:
-    """One step of the optimiser on ``loss(network(images))``; images [N, 3, H, W], the loss of vectors [N, d].
+    """Make one step of the optimiser on ``loss(network(images))``; images [N, 3, H, W], the loss of vectors [N, d].
 
     Images that do not fit into memory at once go in pieces: first their vectors without a graph, then the loss's
     gradient to the vectors, then piece by piece a second pass that carries it into the weights. The sum is the same
@@ -168,7 +163,7 @@ def _backward_in_pieces(
 
 @torch.no_grad()
 def embed(network: Network, images: Tensor) -> Tensor:
-    """[N, d] vectors of images [N, 3, H, W], without a graph."""
+    """Compute vectors [N, d] of images [N, 3, H, W], without a graph."""
     while True:
         limit = min(ROOM.limit or len(images), len(images))
         try:
@@ -192,12 +187,12 @@ class Prototypes:
         self.distance = distance
 
     def logits(self, vectors: Tensor, support: Tensor) -> Tensor:
-        """[N, P] of vectors [N, d] given the support's vectors [S, d]."""
-        means = class_means(support, self.support.labels, len(self.support.classes))
+        """Compute logits [N, P] of vectors [N, d], given the support's vectors [S, d]."""
+        means = prototypes(support, self.support.labels, len(self.support.classes))
         return prototype_scores(vectors, means, distance=self.distance)
 
     def loss(self, vectors: Tensor, entropy: float = 0.0) -> Tensor:
-        """Of vectors [S …]: support; then, if there are more, the support augmented; then, if entropy counts, queries.
+        """Compute the loss of vectors of the support, then (if there are more) the augmented support, then queries.
 
         Cross-entropy of the (augmented) support, plus entropy · mean_q H(p(q)).
         """
@@ -209,7 +204,7 @@ class Prototypes:
         return loss
 
     def scores(self, network: Network, query: Tensor) -> Tensor:
-        """[Q, way] of queries [Q, 3, H, W] through the network as it is."""
+        """Score queries [Q, 3, H, W] through the network as it is; [Q, way]."""
         vectors = embed(network, torch.cat((self.support.images, query)))
         shots = len(self.support)
         return self.support.spread(self.logits(vectors[shots:], vectors[:shots]))
@@ -236,13 +231,13 @@ class FinetuneAll(Adapted):
     distance: str = choice_field("cosine", "cosine", "euclidean")
 
     def candidates(self) -> Sequence[ImageMethod]:
-        """The three learning rates, unless one is given or none is needed."""
+        """List the three learning rates, unless one is given or none is needed."""
         if self.lr is not None or self.steps == 0:
             return ()
         return [type(self)(**{**self.settings, "lr": rate}) for rate in _RATES]
 
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
-        """Trained once."""
+        """Train once on the task, then score its queries."""
         prototypes = Prototypes(task, self.distance)
         if self.steps == 0:
             return partial(prototypes.scores, network)
@@ -260,7 +255,7 @@ class FinetuneAll(Adapted):
         return partial(prototypes.scores, model)
 
     def _model(self, network: Network, generator: torch.Generator) -> tuple[Network, Sequence[nn.Parameter]]:
-        """A copy of the network for one task, and those of its parameters that are trained."""
+        """Copy the network for one task; return also those of its parameters that are trained."""
         model = trainable_copy(network)
         return model, list(model.parameters())
 
@@ -268,11 +263,11 @@ class FinetuneAll(Adapted):
         return prototypes.loss
 
     def _beside(self, task: ImageTask) -> Sequence[Tensor]:
-        """Images that a step sees beside the support."""
+        """Return the images that a step sees beside the support."""
         return ()
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """Support and its augmented copy in every step, both once at the end with the queries."""
+        """Count the support and its augmented copy in every step, and the support and the queries at the end."""
         seen = support * (1 + min(self.augmentation, 1))
         return forward * (self.step_cost * self.steps * seen + support + query)
 
@@ -294,7 +289,7 @@ class TransductiveFinetuneAll(FinetuneAll):
         return (task.query,)
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """The queries are in every step."""
+        """Count the queries in every step as well."""
         beside = forward * self.step_cost * self.steps * query
         return super().flops_per_task(way, support, query, forward) + beside
 
@@ -315,7 +310,7 @@ class Finetune5(Adapted):
     distance: str = choice_field("cosine", "cosine", "euclidean")
 
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
-        """Trained once."""
+        """Train once on the task, then score its queries."""
         prototypes = Prototypes(task, self.distance)
         model = trainable_copy(network)
         optimiser = torch.optim.SGD(model.parameters(), lr=self.lr)
@@ -324,7 +319,7 @@ class Finetune5(Adapted):
         return partial(prototypes.scores, model)
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """The support in every step, once more at the end with the queries."""
+        """Count the support in every step, and the support and the queries at the end."""
         return forward * (3 * self.steps * support + support + query)
 
 
@@ -332,7 +327,7 @@ class Finetune5(Adapted):
 
 
 def augment(images: Tensor, generator: torch.Generator) -> Tensor:
-    """[N, 3, H, W] → the same shape, each image changed on its own, by numbers from a generator on the CPU.
+    """Change each image [N, 3, H, W] on its own, by numbers from a generator on the CPU.
 
     Colour: brightness x + u (u in ±0.5), saturation around the grey image (× 0 … 2), contrast around the mean
     (× 0.5 … 1.5), in units of the preprocessed values. Then a shift of up to an eighth of each side, zeros moving in.
@@ -349,13 +344,13 @@ def augment(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _pixels(uniform: Tensor, side: int) -> Tensor:
-    """Numbers in 0 … 1 as whole shifts in −side/8 … side/8."""
+    """Turn numbers in 0 … 1 into whole shifts in −side/8 … side/8."""
     most = int(side * _SHIFT + 0.5)
     return (uniform * (2 * most + 1)).long().clamp(max=2 * most) - most
 
 
 def _shift(images: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """Image n moved by down[n] and right[n] pixels, zeros where nothing was."""
+    """Move image n by down[n] and right[n] pixels, zeros where nothing was."""
     count, _, height, width = images.shape
     rows = torch.arange(height, device=images.device) - down.unsqueeze(1)  # [N, H] where each row comes from
     columns = torch.arange(width, device=images.device) - right.unsqueeze(1)

@@ -40,7 +40,7 @@ class SmallNetwork(Network):
         self.eval().requires_grad_(False)
 
     def maps(self, images: Tensor) -> Tensor:
-        """[B, 3, 16, 16] → [B, 24, 4, 4]."""
+        """Compute maps of images: [B, 3, 16, 16] → [B, 24, 4, 4]."""
         maps: Tensor = torch.relu(self.norm(self.patches(images)))
         tokens = maps.flatten(2).transpose(1, 2)
         query, key, value = self.qkv(self.before(tokens)).chunk(3, dim=2)
@@ -50,7 +50,7 @@ class SmallNetwork(Network):
 
 
 def make_task(shots: list[int], queries: list[int], seed: int = 0) -> tuple[ImageTask, Tensor]:
-    """A task of noisy pictures, one pattern per class (entry of ``shots``), and its query labels [Q]."""
+    """Make a task of noisy pictures, one pattern per class (entry of ``shots``), and its query labels [Q]."""
     generator = torch.Generator().manual_seed(seed)
     patterns = torch.randn(len(shots), 3, _SIDE, _SIDE, generator=generator)
 
@@ -75,7 +75,7 @@ def make_task(shots: list[int], queries: list[int], seed: int = 0) -> tuple[Imag
 def run_image_method(
     method: ImageMethod, tasks: list[ImageTask], network: Network | None = None
 ) -> list[Tensor]:
-    """Scores per task, at most ``at_once`` at a time, their shapes checked. Open settings take the middle candidate."""
+    """Score tasks, at most ``at_once`` at a time, and check shapes; open settings take the middle candidate."""
     candidates = method.candidates()
     settled = candidates[len(candidates) // 2] if candidates else method
     shared = network or SmallNetwork()
@@ -91,7 +91,7 @@ def run_image_method(
 
 
 def check_learns(method: ImageMethod) -> None:
-    """Accuracy far above chance on easy tasks."""
+    """Require accuracy far above chance on easy tasks."""
     made = [make_task([5] * 3, [6] * 3, seed) for seed in range(3)]
     all_scores = run_image_method(method, [task for task, _ in made])
     hits = [scores.argmax(1) == label for scores, (_, label) in zip(all_scores, made, strict=True)]
@@ -100,7 +100,7 @@ def check_learns(method: ImageMethod) -> None:
 
 
 def check_determinism(method: ImageMethod) -> None:
-    """The same call gives the same bits, and the task's seed is all that random numbers come from."""
+    """Require the same bits from the same call, with random numbers from the task's seed alone."""
     tasks = [make_task([3] * 3, [2] * 3, 1)[0]]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
@@ -111,7 +111,7 @@ def check_determinism(method: ImageMethod) -> None:
 
 
 def check_network_kept(method: ImageMethod) -> None:
-    """The network that all tasks share is as it was before: weights, statistics, mode, no gradients."""
+    """Require that the shared network stays as it was: weights, statistics, mode, no gradients."""
     network = SmallNetwork()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     modes = [module.training for module in network.modules()]
@@ -126,7 +126,7 @@ def check_network_kept(method: ImageMethod) -> None:
 
 
 def check_input_kept(method: ImageMethod) -> None:
-    """The method does not write into the images it is given."""
+    """Require that the method does not write into the images it is given."""
     task, _ = make_task([2] * 3, [2] * 3, 3)
     support, query = task.support.clone(), task.query.clone()
     run_image_method(method, [task])
@@ -137,7 +137,7 @@ def check_input_kept(method: ImageMethod) -> None:
 
 
 def check_class_order(method: ImageMethod) -> None:
-    """Renaming the classes of a task renames the columns of its scores."""
+    """Require that renaming the classes of a task renames the columns of its scores."""
     task, _ = make_task([4, 2, 3], [3, 3, 3], 4)
     new = torch.tensor([2, 0, 1])
     order = new[task.support_label].argsort(stable=True)  # support comes sorted by label
@@ -147,7 +147,7 @@ def check_class_order(method: ImageMethod) -> None:
 
 
 def check_setting(method: ImageMethod) -> None:
-    """A method that calls itself inductive does not look at the other queries."""
+    """Require that a method marked inductive does not look at the other queries."""
     if method.setting == "transductive":
         return
     task, _ = make_task([3] * 3, [4] * 3, 5)
@@ -157,7 +157,7 @@ def check_setting(method: ImageMethod) -> None:
 
 
 def check_together(method: ImageMethod) -> None:
-    """Tasks handed over together score as they do alone."""
+    """Require that tasks handed over together score as they do alone."""
     if method.at_once == 1:
         return
     tasks = [make_task([2] * 3, [2] * 3, seed)[0] for seed in range(min(method.at_once, 3))]
@@ -167,7 +167,7 @@ def check_together(method: ImageMethod) -> None:
 
 @may_refuse
 def check_absent_class(method: ImageMethod) -> None:
-    """A class without support gets the lowest score everywhere, or the method refuses with its reason."""
+    """Require the lowest score for a class without support, or a refusal with its reason."""
     task, _ = make_task([3, 0, 2, 2], [2, 2, 2, 2], 6)
     scores = run_image_method(method, [task])[0]
     demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
@@ -175,7 +175,7 @@ def check_absent_class(method: ImageMethod) -> None:
 
 
 def check_single_shot(method: ImageMethod) -> None:
-    """One support image per class is enough, and gives finite scores."""
+    """Require finite scores from one support image per class."""
     scores = run_image_method(method, [make_task([1] * 4, [2] * 4, 7)[0]])[0]
     demand(bool(scores.isfinite().all()), "scores of a one-shot task are not finite")
 
@@ -198,5 +198,5 @@ IMAGE_CHECKS: dict[str, Callable[[ImageMethod], str | None]] = {
 
 
 def run_image_checks(method: ImageMethod) -> Iterator[Kept]:
-    """Every check of a method on images, one after the other."""
+    """Run every check of a method on images, one after the other."""
     return run_all(method, IMAGE_CHECKS)

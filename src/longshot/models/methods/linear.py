@@ -33,11 +33,11 @@ class Ridge(Method):
     intercept: bool = False
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """As usual, and the system with its factor."""
+        """Count the usual numbers, and the system with its factor."""
         return super().floats_per_task(shape) + 2 * min(shape.support, shape.dim) ** 2
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         support, query, labels = batch.support, batch.query, batch.one_hot
         if self.normalize:
             support, query = functional.normalize(support, dim=2), functional.normalize(query, dim=2)
@@ -59,7 +59,7 @@ class Ridge(Method):
 
 
 def _solve(matrix: Tensor, right: Tensor, penalty: float) -> Tensor:
-    """(matrix + penalty · I)⁻¹ right by Cholesky, batched. matrix: [B, n, n], symmetric.
+    """Solve (matrix + penalty · I) x = right by Cholesky, batched; matrix [B, n, n], symmetric.
 
     A penalty below the rounding error of a task's matrix can leave it indefinite; such a task gets n · ε · its largest
     entry on top, which is that error.
@@ -94,12 +94,12 @@ class LogisticRegression(Method):
     steps: int = count_field(200, least=1)
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """As usual, the eigenbasis, and ten pairs of L-BFGS history."""
+        """Count the usual numbers, the eigenbasis, and ten pairs of L-BFGS history."""
         rank = shape.support + 1
         return super().floats_per_task(shape) + 3 * rank**2 + (2 * _HISTORY + 6) * shape.way * rank
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         support, query = batch.support, batch.query
         if self.normalize:
             support, query = functional.normalize(support, dim=2), functional.normalize(query, dim=2)
@@ -118,7 +118,7 @@ class LogisticRegression(Method):
         turned = rows.transpose(1, 2)
 
         def objective(head: Tensor) -> tuple[Tensor, Tensor]:
-            """Value [B] and slope [B, W, S+1] at the head."""
+            """Return value [B] and slope [B, W, S+1] at the head."""
             logs = present_only(product(head, turned), batch).log_softmax(1)
             loss = -(logs.clamp(min=-1e30) * target).sum((1, 2))
             slope = product(logs.exp_().mul_(true.unsqueeze(1)).sub_(target), rows)
@@ -140,7 +140,7 @@ LossAndGradient: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 def lbfgs(
     objective: LossAndGradient, start: Tensor, metric: Tensor, steps: int, tolerance: float = 1e-5
 ) -> Tensor:
-    """Minimise many smooth convex functions at once by L-BFGS with backtracking.
+    """Find the minima of many smooth convex functions at once by L-BFGS with backtracking.
 
     objective: x [B, …] → (value [B], slope [B, …]); metric: inverse curvature guess, broadcastable to x.
     A task is done when its largest slope (in the metric's units) falls below ``tolerance``; it then stays put.
@@ -188,7 +188,7 @@ def _two_loops(
     metric: Tensor,
     dot: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """The L-BFGS product H · slope; pairs with rho 0 (no curvature in that task) change nothing."""
+    """Compute the L-BFGS product H · slope; pairs with rho 0 (no curvature in that task) change nothing."""
     q = slope.clone()
     alphas = []
     for step, change, rho in reversed(history):

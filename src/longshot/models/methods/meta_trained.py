@@ -42,7 +42,7 @@ class CTX(ImageMethod):
         pass
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way]; see the class."""
+        """Score the queries of each task as the class says; [Q, way] each."""
         all_scores = []
         for task in tasks:
             maps = network.maps(torch.cat([task.support, task.query])).float()
@@ -59,12 +59,12 @@ class CTX(ImageMethod):
         return all_scores
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """Every image goes through the network once; the attention is small beside it."""
+        """Count every image once; the attention is small beside that."""
         return forward * (support + query)
 
 
 def ctx_heads(network: Network, maps: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys [B, n, k] and values [B, n, v] at the n = h·w places of maps [B, d, h, w]."""
+    """Compute keys [B, n, k] and values [B, n, v] at the n = h·w places of maps [B, d, h, w]."""
     places = maps.flatten(2).transpose(1, 2)
     if CTX_KEY not in network.extras:
         return places, places
@@ -79,7 +79,7 @@ def ctx_scores(
     query_value: Tensor,
     way: int,
 ) -> Tensor:
-    """[Q, way]: minus the mean squared distance of a query's values to the prototypes aligned with it.
+    """Score queries by minus the mean squared distance of their values to prototypes aligned with them; [Q, way].
 
     For class c and place p of a query: a = softmax over all places m of all support images of c of ⟨q_p, k_m⟩ / √k,
     t_p = Σ_m a_m v_m, score = −1/n Σ_p ‖t_p − w_p‖². Keys [S, n, k] and [Q, n, k] come from one head, values [S, n, v]
@@ -125,7 +125,7 @@ class MAML(ImageMethod):
     head: str | None = choice_field(None, "zero", "learned")
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way]; see the class."""
+        """Score the queries of each task as the class says; [Q, way] each."""
         from longshot.models.networks.inner import (
             InnerLoop,
             loop_weights,
@@ -178,7 +178,7 @@ class ANIL(MAML):
     moves = "head"
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """Every image goes through the network once; the head's steps are small beside it."""
+        """Count every image once; the head's steps are small beside that."""
         return forward * (support + query)
 
 

@@ -57,7 +57,7 @@ class World:
         return cls(np.maximum(centres + noise, 0).reshape(-1, dim).astype(np.float32), per_class)
 
     def task(self, rng: np.random.Generator, shots: list[int], queries: list[int]) -> Example:
-        """One class per entry; class w has shots[w] support and queries[w] query rows."""
+        """Draw a task, one class per entry; class w has shots[w] support and queries[w] query rows."""
         classes = rng.permutation(len(self.features) // self.per_class)[: len(shots)]
         support, query = [], []
         for chosen, shot, queried in zip(classes, shots, queries, strict=True):
@@ -69,7 +69,7 @@ class World:
 
 
 def task_rows(tasks: list[Example], dtype: str = "int16") -> TaskRows:
-    """The tasks as an evaluation has them; ``dtype``: of labels."""
+    """Return the tasks as an evaluation has them; ``dtype``: of labels."""
     kinds = {"support": "int64", "support_label": dtype, "query": "int64", "query_label": dtype}
     lists = [Ragged.from_lists([getattr(task, name) for task in tasks], kinds[name]) for name in kinds]
     return TaskRows(np.arange(len(tasks)), np.array([task.way for task in tasks]), *lists)
@@ -78,7 +78,7 @@ def task_rows(tasks: list[Example], dtype: str = "int16") -> TaskRows:
 def run_method(
     method: Method, world: World, tasks: list[Example], limit: int | None = None, dtype: str = "int16"
 ) -> list[Scores]:
-    """Scores [Q, way] per task, through the same batching that an evaluation uses."""
+    """Score tasks through the batching that an evaluation uses; [Q, way] per task."""
     bound = task_rows(tasks, dtype)
     task_scores: list[Scores] = [np.empty((0, 0), np.float32)] * len(tasks)
     with torch.no_grad():
@@ -98,7 +98,7 @@ def run_method(
 
 
 def demand(holds: bool, sentence: str) -> None:
-    """CheckFailed with the sentence where something does not hold."""
+    """Raise CheckFailed with the sentence where something does not hold."""
     if not holds:
         raise CheckFailed(sentence)
 
@@ -120,7 +120,7 @@ def may_refuse(check: Callable[[T], None]) -> Callable[[T], str | None]:
 
 
 def alike(first: Scores, second: Scores, change: str, tolerance: float) -> None:
-    """Scores [Q, way] equal within a relative tolerance, up to a constant per query: so are clear predictions."""
+    """Require scores [Q, way] equal within a relative tolerance, up to a constant per query."""
     demand(first.shape == second.shape, f"{change} changes the shape of the scores")
     finite = np.isfinite(first)
     demand(bool((finite == np.isfinite(second)).all()), f"{change} changes which scores are finite")
@@ -142,7 +142,7 @@ def _some(way: int = 5, shot: int = 5, query: int = 6, count: int = 70) -> tuple
 
 
 def _mixed(count: int = 24) -> tuple[World, list[Example]]:
-    """Tasks of 2 to 8 ways with unequal shots and queries."""
+    """Make tasks of 2 to 8 ways with unequal shots and queries."""
     world, rng = World.make(), np.random.default_rng(2)
     tasks = []
     for _ in range(count):
@@ -153,14 +153,14 @@ def _mixed(count: int = 24) -> tuple[World, list[Example]]:
 
 
 def check_learns(method: Method) -> None:
-    """Accuracy far above chance on easy tasks."""
+    """Require accuracy far above chance on easy tasks."""
     world, tasks = _some(count=20)
     accuracy = _accuracy(run_method(method, world, tasks), tasks)
     demand(accuracy > 0.7, f"accuracy on easy 5-way tasks is {accuracy:.2f}, not above 0.70")
 
 
 def check_finite(method: Method) -> None:
-    """No NaN, no infinity among the classes that have support; also for equal, zero and large features."""
+    """Require finite scores for classes that have support; also for equal, zero and large features."""
     world, tasks = _some(count=4)
     features = world.features.copy()
     features[tasks[0].support] = 1.0  # all support rows equal
@@ -171,7 +171,7 @@ def check_finite(method: Method) -> None:
 
 
 def check_determinism(method: Method) -> None:
-    """The same call gives the same bits."""
+    """Require the same bits from the same call."""
     world, tasks = _some(count=8)
     first, second = run_method(method, world, tasks), run_method(method, world, tasks)
     same = all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
@@ -179,7 +179,7 @@ def check_determinism(method: Method) -> None:
 
 
 def check_batch_size(method: Method) -> None:
-    """Batch size 1 equals batch size 64: tasks do not see one another."""
+    """Require that batch size 1 equals batch size 64: tasks do not see one another."""
     world, tasks = _some()
     alone, together = run_method(method, world, tasks, limit=1), run_method(method, world, tasks, limit=64)
     for single, batched in zip(alone, together, strict=True):
@@ -188,7 +188,7 @@ def check_batch_size(method: Method) -> None:
 
 @may_refuse
 def check_padding(method: Method) -> None:
-    """Tasks of unequal size in one batch score as they do alone."""
+    """Require that tasks of unequal size in one batch score as they do alone."""
     world, tasks = _mixed()
     alone, together = run_method(method, world, tasks, limit=1), run_method(method, world, tasks)
     for single, batched in zip(alone, together, strict=True):
@@ -196,7 +196,7 @@ def check_padding(method: Method) -> None:
 
 
 def check_class_order(method: Method) -> None:
-    """Renaming the classes of a task renames the columns of its scores."""
+    """Require that renaming the classes of a task renames the columns of its scores."""
     world, tasks = _some(count=8)
     rng = np.random.default_rng(3)
     order = [rng.permutation(task.way) for task in tasks]
@@ -211,7 +211,7 @@ def check_class_order(method: Method) -> None:
 
 
 def check_example_order(method: Method) -> None:
-    """The order of support rows means nothing; the order of queries is the order of scores."""
+    """Require that the order of support rows means nothing and that of queries is the order of scores."""
     world, tasks = _some(count=8)
     rng = np.random.default_rng(4)
     shuffled, orders = [], []
@@ -227,7 +227,7 @@ def check_example_order(method: Method) -> None:
 
 
 def check_single_shot(method: Method) -> None:
-    """One support row per class is enough."""
+    """Require that one support row per class is enough."""
     world, tasks = _some(shot=1, count=20)
     all_scores = run_method(method, world, tasks)
     demand(bool(np.isfinite(np.concatenate(all_scores)).all()), "scores of one-shot tasks are not finite")
@@ -237,7 +237,7 @@ def check_single_shot(method: Method) -> None:
 
 @may_refuse
 def check_unequal_shots(method: Method) -> None:
-    """Classes with unequal numbers of shots and queries, or a refusal with its reason."""
+    """Require good scores for unequal numbers of shots and queries, or a refusal with its reason."""
     world, rng = World.make(), np.random.default_rng(5)
     tasks = [world.task(rng, [1, 2, 9, 4, 7], [3, 9, 1, 4, 6]) for _ in range(20)]
     accuracy = _accuracy(run_method(method, world, tasks), tasks)
@@ -245,7 +245,7 @@ def check_unequal_shots(method: Method) -> None:
 
 
 def check_label_types(method: Method) -> None:
-    """Labels may be of any integer type."""
+    """Require the same scores for labels of any integer type."""
     world, tasks = _some(count=3)
     expected = run_method(method, world, tasks, dtype="int64")
     for dtype in ("uint8", "int16", "int32"):
@@ -255,7 +255,7 @@ def check_label_types(method: Method) -> None:
 
 @may_refuse
 def check_absent_class(method: Method) -> None:
-    """A class without support gets the lowest score everywhere, or the method refuses with its reason."""
+    """Require the lowest score for a class without support, or a refusal with its reason."""
     world, rng = World.make(), np.random.default_rng(6)
     tasks = [world.task(rng, [3, 0, 5, 2], [4, 4, 4, 4]) for _ in range(6)]
     for scores in run_method(method, world, tasks):
@@ -264,7 +264,7 @@ def check_absent_class(method: Method) -> None:
 
 
 def check_many_ways(method: Method) -> None:
-    """A hundred classes work; queries have their class among the first five far more often than by chance."""
+    """Require that, of a hundred classes, the right one is among the first five far more often than by chance."""
     world = World.make(classes=100, per_class=5, dim=48, spread=0.5)
     rng = np.random.default_rng(8)
     tasks = [world.task(rng, [3] * 100, [2] * 100)]
@@ -275,7 +275,7 @@ def check_many_ways(method: Method) -> None:
 
 
 def check_setting(method: Method) -> None:
-    """A method that calls itself inductive does not look at the other queries."""
+    """Require that a method marked inductive does not look at the other queries."""
     if method.setting == "transductive":
         return
     world, tasks = _some(count=6)
@@ -304,12 +304,12 @@ CHECKS: dict[str, Callable[[Method], str | None]] = {
 
 
 def run_checks(method: Method) -> Iterator[Kept]:
-    """Every check of a method on features, one after the other."""
+    """Run every check of a method on features, one after the other."""
     return run_all(method, CHECKS)
 
 
 def run_all(method: T, checks: Mapping[str, Callable[[T], str | None]]) -> Iterator[Kept]:
-    """What every one of ``checks`` says about the method."""
+    """Run ``checks`` on the method and yield what each says."""
     for name, check in checks.items():
         try:
             reason = check(method)

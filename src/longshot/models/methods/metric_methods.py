@@ -61,7 +61,7 @@ class ProtoNet(Method):
         check_choice(self.name, "squared", self.squared, choices)
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         scale = PROTOTYPE_SCALES[self.distance] if self.scale is None else float(self.scale)
         means = class_means(batch)  # [B, W, d]
         if self.distance == "cosine":
@@ -94,12 +94,12 @@ class SimpleShot(Method):
     scale: float = number_field(10.0, above=0)
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """A copy of the support, class vectors and three arrays of scores; the queries are not copied."""
+        """Count a copy of the support, class vectors and three arrays of scores; the queries are not copied."""
         way, support, query, dim = shape
         return (2 * support + 3 * way) * dim + (support + 3 * query) * way
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         support, query = batch.support, batch.query
         center: Tensor | None = None
         if self.center == "support":
@@ -145,7 +145,7 @@ class NearestNeighbour(Method):
     scale: float = number_field(1.0, above=0)
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         similar = _similarities(batch, self.distance).mul_(self.scale)  # [B, Q, S]
         similar.masked_fill_((batch.support_label < 0).unsqueeze(1), LOWEST)
         best = _best_per_class(similar, batch)  # [B, Q, W]
@@ -179,7 +179,7 @@ class MatchingNetworks(Method):
     normalize_query: bool = True
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W] log-probabilities; see the class."""
+        """Score the queries by log-probabilities, as the class says; [B, Q, W]."""
         similar = product(batch.query, batch.support.transpose(1, 2))  # [B, Q, S]
         similar.mul_(self.scale / lengths(batch.support).unsqueeze(1))
         if self.normalize_query:
@@ -196,14 +196,14 @@ class MatchingNetworks(Method):
 
 
 def _similarities(batch: TaskBatch, distance: str) -> Tensor:
-    """[B, Q, S] cos(q, x) or −‖q − x‖²."""
+    """Compare queries with support rows by cos(q, x) or −‖q − x‖²; [B, Q, S]."""
     compare = cosines if distance == "cosine" else squared_distances
     similar = compare(batch.query, batch.support)
     return similar if distance == "cosine" else similar.neg_()
 
 
 def _best_per_class(similar: Tensor, batch: TaskBatch) -> Tensor:
-    """[B, Q, W] largest similarity to an example of each class; −∞ where there is none."""
+    """Return the largest similarity to an example of each class, −∞ where there is none; [B, Q, W]."""
     if batch.shot is not None:
         return similar.view(len(batch), similar.shape[1], batch.way, batch.shot).amax(3)
     best = similar.new_full((len(batch), similar.shape[1], batch.way), LOWEST)
@@ -233,11 +233,11 @@ class SUR(Method):
     scale: float = number_field(10.0, above=0)
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """As usual, and the inner products per backbone (up to eight) with what their gradient keeps."""
+        """Count the usual numbers, and the inner products per backbone (up to eight) with what their gradient keeps."""
         return super().floats_per_task(shape) + 8 * (12 * shape.support + 2 * shape.query) * shape.way
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         support, query, squares = [], [], []
         for view in batch.split():
             unit = view.support / lengths(view.support).unsqueeze(2)
@@ -263,14 +263,14 @@ class SUR(Method):
         return class_scores(self._logits(torch.stack(query, 3), square, choice.detach()), batch)
 
     def _logits(self, inner: Tensor, square: Tensor, choice: Tensor) -> Tensor:
-        """[B, W, N] scale · cos; inner: [B, W, N, K], square: [B, W, 1 or N, K], choice: [B, K]."""
+        """Compute scale · cos [B, W, N]; inner: [B, W, N, K], square: [B, W, 1 or N, K], choice: [B, K]."""
         share = choice.sigmoid().square()[:, None, None, :]
         norm = (square * share).sum(3).clamp(min=1e-12).sqrt() * share.sum(3).sqrt()
         return self.scale * (inner * share).sum(3) / norm
 
 
 def _left_out(inner: Tensor, square: Tensor, shots: Tensor) -> tuple[Tensor, Tensor]:
-    """⟨x, p⟩ and ‖p‖² [B, W, S, K] with each unit row x left out of its own class mean p of n rows.
+    """Return ⟨x, p⟩ and ‖p‖² with each unit row x left out of its own class mean p of n rows; [B, W, S, K].
 
     p' = (n p − x) / (n − 1): ⟨x, p'⟩ = (n⟨x, p⟩ − 1) / (n − 1), ‖p'‖² = (n²‖p‖² − 2n⟨x, p⟩ + 1) / (n − 1)².
     shots: [B, W, S, 1], n in a row's own class and 0 elsewhere.

@@ -34,7 +34,7 @@ _FEW_ROWS = 128  # up to which a Gram matrix is made of strips that NumPy comput
 
 
 def product(first: Tensor, second: Tensor) -> Tensor:
-    """[B, m, n] ``first`` [B, m, k] times ``second`` [B, k, n], task by task.
+    """Multiply ``first`` [B, m, k] by ``second`` [B, k, n], task by task; [B, m, n].
 
     How a product is computed depends on its shape and device alone.
     """
@@ -51,7 +51,7 @@ def product(first: Tensor, second: Tensor) -> Tensor:
 
 
 def gram(rows: Tensor) -> Tensor:
-    """[B, N, N] ⟨x, x'⟩ of all rows [B, N, d]: one half is computed, in strips, the other copied."""
+    """Compute ⟨x, x'⟩ of all rows [B, N, d], one half in strips, the other copied; [B, N, N]."""
     count = rows.shape[1]
     out = rows.new_empty(len(rows), count, count)
     step = 8 if count <= _FEW_ROWS else -(-count // 8)
@@ -74,7 +74,7 @@ def _by_numpy(first: Tensor, second: Tensor, size: int) -> bool:
 
 
 def _plain(matrices: Tensor) -> bool:
-    """Whether BLAS can read each matrix where it lies: rows or columns behind one another."""
+    """Tell whether BLAS can read each matrix where it lies: rows or columns behind one another."""
     _, rows, columns = matrices.shape
     _, down, across = matrices.stride()
     return (across == 1 and down >= columns) or (down == 1 and across >= rows)
@@ -92,7 +92,7 @@ _ADAM |= {"amsgrad": False, "maximize": False}
 
 
 def pieces(batch: TaskBatch, size: int) -> Iterator[TaskBatch]:
-    """The batch as smaller ones of at most ``size`` tasks, over the same memory."""
+    """Split the batch into smaller ones of at most ``size`` tasks, over the same memory."""
     for start in range(0, len(batch), size):
         chosen = slice(start, start + size)
         parts = {name: getattr(batch, name)[chosen] for name in _PER_TASK}
@@ -100,18 +100,18 @@ def pieces(batch: TaskBatch, size: int) -> Iterator[TaskBatch]:
 
 
 def class_scores(scores: Tensor, batch: TaskBatch) -> Tensor:
-    """[B, Q, W] from class-major scores [B, W, Q], classes without support at −∞."""
+    """Transpose class-major scores [B, W, Q] to [B, Q, W], classes without support at −∞."""
     return mask_absent(scores.transpose(1, 2), batch)
 
 
 def lengths(rows: Tensor) -> Tensor:
-    """[B, N] ‖x_n‖, at least EPSILON, of rows [B, N, d]."""
+    """Compute ‖x_n‖, at least EPSILON, of rows [B, N, d]; [B, N]."""
     length: Tensor = torch.linalg.vector_norm(rows, dim=2)
     return length.clamp_(min=EPSILON)
 
 
 def cosines(means: Tensor, rows: Tensor) -> Tensor:
-    """[B, W, N] cos(x_n, p_w) = ⟨x_n, p_w⟩ / (‖x_n‖ ‖p_w‖), 0 for zero vectors.
+    """Compute cos(x_n, p_w) = ⟨x_n, p_w⟩ / (‖x_n‖ ‖p_w‖), 0 for zero vectors; [B, W, N].
 
     The products are divided by the lengths, so that no normalised copy of the rows is made.
     """
@@ -120,24 +120,24 @@ def cosines(means: Tensor, rows: Tensor) -> Tensor:
 
 
 def squared_distances(means: Tensor, rows: Tensor) -> Tensor:
-    """[B, W, N] ‖x_n − p_w‖² from means [B, W, d] and rows [B, N, d], clamped at 0 against rounding."""
+    """Compute ‖x_n − p_w‖² of means [B, W, d] and rows [B, N, d], clamped at 0 against rounding; [B, W, N]."""
     squared = product(means, rows.transpose(1, 2)).mul_(-2)
     squared.add_(lengths(means).square_().unsqueeze(2)).add_(lengths(rows).square_().unsqueeze(1))
     return squared.clamp_(min=0)
 
 
 def present_only(logits: Tensor, batch: TaskBatch) -> Tensor:
-    """Class-major logits [B, W, N] with absent and padding classes at −∞; the argument stays as it is."""
+    """Set absent and padding classes of class-major logits [B, W, N] to −∞; the argument stays as it is."""
     return logits if batch.shot is not None else logits.masked_fill(~batch.present.unsqueeze(2), LOWEST)
 
 
 def one_hot(batch: TaskBatch) -> Tensor:
-    """[B, W, S] class-major: 1 where support row s has label w."""
+    """Mark with 1 where support row s has label w, class-major; [B, W, S]."""
     return batch.one_hot.transpose(1, 2).contiguous()
 
 
 def class_sums(batch: TaskBatch, weights: Tensor, rows: Tensor) -> Tensor:
-    """[B, W, d] Σ weights_s x_s over the support rows s of each class; weights [B, S], rows [B, S, d]."""
+    """Sum weights_s x_s over the support rows s of each class; weights [B, S], rows [B, S, d] → [B, W, d]."""
     if batch.shot is None:
         return product(one_hot(batch).mul_(weights.unsqueeze(1)), rows)
     # Equal shots: a small product for each class; one with a one-hot matrix would be W times the work.
@@ -147,7 +147,7 @@ def class_sums(batch: TaskBatch, weights: Tensor, rows: Tensor) -> Tensor:
 
 
 def class_means(batch: TaskBatch, rows: Tensor | None = None) -> Tensor:
-    """[B, W, d] as ``TaskBatch.class_means``, as a product, which reads memory faster than ``mean`` does."""
+    """Average rows by class as ``TaskBatch.class_means``, by a product, which reads memory faster; [B, W, d]."""
     values = batch.support if rows is None else rows
     if batch.shot is None or batch.shot == 1:
         return batch.class_means(values)
@@ -155,7 +155,7 @@ def class_means(batch: TaskBatch, rows: Tensor | None = None) -> Tensor:
 
 
 def own_products(batch: TaskBatch, means: Tensor, rows: Tensor) -> Tensor:
-    """[B, S] ⟨x_s, p_w⟩ of every support row with the vector of its own class; means [B, W, d], rows [B, S, d]."""
+    """Multiply every support row with its own class's vector; means [B, W, d], rows [B, S, d] → [B, S]."""
     if batch.shot is None:
         own = batch.support_label.clamp(min=0).unsqueeze(1)
         return product(means, rows.transpose(1, 2)).gather(1, own).squeeze(1)
@@ -165,20 +165,20 @@ def own_products(batch: TaskBatch, means: Tensor, rows: Tensor) -> Tensor:
 
 
 def row_weights(mask: Tensor) -> Tensor:
-    """[B, 1, N] weights 1/n on the true rows of ``mask`` [B, N] and 0 on padding: a mean as a weighted sum."""
+    """Weigh the true rows of ``mask`` [B, N] by 1/n and padding by 0: a mean as a weighted sum; [B, 1, N]."""
     true = mask.to(torch.float32)
     return (true / true.sum(1, keepdim=True).clamp(min=1)).unsqueeze(1)
 
 
 def cross_entropy_gradient(probability: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """∂/∂logits of Σ_n weight_n · CE(softmax(logits_n), target_n) = weight · (p − t). [B, W, N], weight [B, 1, N]."""
+    """Compute ∂/∂logits of Σ_n weight_n · CE(softmax(logits_n), target_n): weight · (p − t); [B, W, N]."""
     return (probability - target).mul_(weight)
 
 
 def guessing_pull(
     probability: Tensor, logs: Tensor, weight: Tensor, *, conditional: float, marginal: float
 ) -> Tensor:
-    """What entropies of guessed rows pull at: weight · p · pull is ∂/∂logits of the loss below. [B, W, N].
+    """Compute the pull of the entropies of guessed rows: weight · p · pull is ∂/∂logits of the loss below; [B, W, N].
 
     The loss is conditional · Σ_n weight_n H(p_n) − marginal · H(m) with m = Σ_n weight_n p_n, and
     pull = z − Σ_w p z with z = marginal · log m − conditional · log p.
@@ -200,12 +200,12 @@ def guessing_pull(
 
 
 def log_chances(logits: Tensor) -> Tensor:
-    """[B, W, N] log softmax over classes, at least log 1e-12: a class at −∞ has a number that 0 can multiply."""
+    """Compute log softmax over classes, at least log 1e-12, so that 0 times a class at −∞ is 0; [B, W, N]."""
     return logits.log_softmax(1).clamp_(min=_LEAST)
 
 
 def adam(start: Tensor, gradient: Callable[[Tensor], Tensor], *, steps: int, lr: float) -> Tensor:
-    """``steps`` of Adam (β 0.9 and 0.999, ε 1e-8) from ``start``; every element moves on its own.
+    """Make ``steps`` of Adam (β 0.9 and 0.999, ε 1e-8) from ``start``; every element moves on its own.
 
     ``gradient(x)`` is written out by the method: no graph is recorded and the whole batch of tasks moves in
     one call. Rows whose gradient is 0 (absent classes) stay where they are.
@@ -233,13 +233,13 @@ class CosineLogits:
         self._inverse = self._logits = rows.new_empty(0)
 
     def __call__(self, means: Tensor) -> Tensor:
-        """[B, W, N]; kept for ``backward``."""
+        """Compute the logits [B, W, N] and keep them for ``backward``."""
         self._inverse = lengths(means).reciprocal_().unsqueeze(2)
         self._logits = product(means, self.turned).mul_(self._inverse)
         return self._logits
 
     def backward(self, slope: Tensor, means: Tensor) -> Tensor:
-        """∂/∂p [B, W, d] from ∂/∂logits [B, W, N] at the last call's p.
+        """Compute ∂/∂p [B, W, d] from ∂/∂logits [B, W, N] at the last call's p.
 
         Σ_n slope_n (t x_n / (‖x_n‖ ‖p‖) − logit_n p / ‖p‖²); ``slope`` is overwritten.
         """
@@ -258,14 +258,14 @@ class DistanceLogits:
         self._distance = rows.new_empty(0)
 
     def __call__(self, means: Tensor) -> Tensor:
-        """[B, W, N]; the distances are kept for ``backward``."""
+        """Compute the logits [B, W, N] and keep the distances for ``backward``."""
         length = torch.linalg.vector_norm(means, dim=2, keepdim=True)
         squared = product(means, self.turned).mul_(-2).add_(self.squares).addcmul_(length, length)
         self._distance = squared.clamp_(min=EPSILON).sqrt_()
         return self._distance * -self.scale
 
     def backward(self, slope: Tensor, means: Tensor) -> Tensor:
-        """∂/∂p [B, W, d] = Σ_n a_n x_n − (Σ_n a_n) p with a = t · slope / distance; ``slope`` is overwritten."""
+        """Compute ∂/∂p = Σ_n a_n x_n − (Σ_n a_n) p, a = t · slope / distance; [B, W, d]. ``slope`` is overwritten."""
         pull = slope.div_(self._distance)
         if self.scale != 1:
             pull.mul_(self.scale)

@@ -1,4 +1,4 @@
-"""A user's own method: a class or a function from a Python file, or a scikit-learn classifier by its import path."""
+"""A user's own method: a class or a function from a Python file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -39,9 +38,7 @@ class MethodError(UserError):
 
 
 def own_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod:
-    """The method behind ``file.py:Name`` or ``sklearn:module.Class``, with its settings."""
-    if name.startswith("sklearn:"):
-        return sklearn_method(name, settings)
+    """Make the method behind ``file.py:Name``, with its settings."""
     file, _, attribute = name.rpartition(".py")
     path, attribute = Path(f"{file}.py"), attribute.removeprefix(":")
     if not path.is_file():
@@ -50,7 +47,7 @@ def own_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod:
         )
     code = path.read_bytes()
     definition = _pick(_run_file(path, code), path, attribute)
-    made = _from_class if inspect.isclass(definition) else _from_function
+    made = _from_class if inspect.isclass(definition) else from_function
     return made(definition, f"{path}:{definition.__name__}", path, sha256(code).hexdigest()[:16], settings)
 
 
@@ -62,17 +59,17 @@ class Own(AnyMethod):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Every setting with the value in use."""
+        """Return every setting with the value in use."""
         return {**self._defaults, **self._given}
 
     @property
     def call(self) -> str:
-        """As it was asked for, without the settings at their default."""
-        return format_call(self.name, self._given, self._defaults)
+        """Return the label, or the call as it was asked for, without the settings at their default."""
+        return self.label or format_call(self.name, self._given, self._defaults)
 
     @property
     def identity(self) -> str:
-        """File name (not its folder), settings, and the hash of what computes."""
+        """Return file name (not its folder), settings, and the hash of what computes."""
         return f"{format_call(Path(self.name).name, self._given, self._defaults)}@{self._source}"
 
 
@@ -86,7 +83,7 @@ class _FromFile(Own):
         self._inner, self._path = inner, path
 
     def _told(self, where: str, call: Callable[[], T]) -> T:
-        """What ``call`` gives; what it raises is told with the task (``where``)."""
+        """Call ``call``; word what it raises with the task (``where``)."""
         try:
             return call()
         except UserError:
@@ -126,7 +123,7 @@ def _run_file(path: Path, code: bytes) -> ModuleType:
 
 
 def _pick(module: ModuleType, path: Path, attribute: str) -> Any:
-    """What ``attribute`` names, or the only method in the file when it names nothing."""
+    """Return what ``attribute`` names, or the only method in the file where it names nothing."""
     here = {
         name: value
         for name, value in vars(module).items()
@@ -165,7 +162,7 @@ def _pick(module: ModuleType, path: Path, attribute: str) -> Any:
 def _from_class(
     definition: type[Any], title: str, path: Path, source: str, settings: Mapping[str, Any]
 ) -> Method | ImageMethod:
-    """The user's class with its settings, under the name of its file."""
+    """Wrap the user's class with its settings, under the name of its file."""
     defaults = call_defaults(definition.__init__)
     check_settings(f"The method '{title}'", settings, defaults)
     check_setting(title, getattr(definition, "setting", None))
@@ -190,11 +187,11 @@ class _FromClass(_FromFile, Method):
     traits = ("batch_bytes", "tolerance")
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """As the user's class says."""
+        """Ask the user's class."""
         return int(self._inner.floats_per_task(shape))
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W] of the user's class, its shape checked."""
+        """Score by the user's class and check the shape; [B, Q, W]."""
         where = _tasks(batch)
         scores: Tensor = self._told(where, lambda: self._inner.scores(batch))
         shape = (len(batch), batch.query.shape[1], batch.way)
@@ -208,7 +205,7 @@ class _FromImageClass(_FromFile, ImageMethod):
     traits = ("at_once", "validation")
 
     def candidates(self) -> Sequence[ImageMethod]:
-        """Those of the user's class, under the same name."""
+        """List the candidates of the user's class, under the same name."""
         made = self._told("candidates", self._inner.candidates)
         return [
             type(self)(candidate, self._path, candidate.settings, self._defaults, self._source)
@@ -216,7 +213,7 @@ class _FromImageClass(_FromFile, ImageMethod):
         ]
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        """Per task [Q, way] of the user's class, their shapes checked."""
+        """Score by the user's class and check the shapes; [Q, way] per task."""
         where = f"task {tasks[0].index}"
         returned: Any = self._told(where, lambda: self._inner.scores(tasks, network))
         for task, scores in zip(tasks, returned, strict=False):
@@ -227,14 +224,15 @@ class _FromImageClass(_FromFile, ImageMethod):
         return list(returned)
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """As the user's class says."""
+        """Ask the user's class."""
         cost = partial(self._inner.flops_per_task, way, support, query, forward)
         return float(self._told("the cost", cost))
 
 
-def _from_function(
+def from_function(
     function: Callable[..., Any], title: str, path: Path, source: str, settings: Mapping[str, Any]
 ) -> Method:
+    """Wrap a function of one task with its settings; ``path`` is the file whose lines an error names."""
     signature = list(inspect.signature(function).parameters.values())
     if len(signature) < _TASK_ARGUMENTS or any(p.default is not p.empty for p in signature[:_TASK_ARGUMENTS]):
         raise UserError(
@@ -249,7 +247,7 @@ def _from_function(
     # A function is handed all queries of a task: unless it says otherwise, it may have looked at them together.
     setting = getattr(function, "setting", "transductive")
     check_setting(title, setting)
-    made: type[_FromFunction] = type(function.__name__, (_FromFunction,), {"name": title, "setting": setting})
+    made: type[_FromFunction] = type(title, (_FromFunction,), {"name": title, "setting": setting})
     return made(function, path, settings, defaults, source)
 
 
@@ -257,7 +255,7 @@ class _FromFunction(_FromFile, Method):
     """A user's function of one task: f(support [S, d], support_label [S], query [Q, d], way) → scores [Q, way]."""
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W], one task at a time."""
+        """Score one task at a time; [B, Q, W]."""
         all_scores = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
         for row, where, support, label, query, way in each_task(batch):
             returned, scores = self._told(where, partial(self._scored, support, label, query, way))
@@ -275,7 +273,7 @@ class _FromFunction(_FromFile, Method):
 
 
 def each_task(batch: TaskBatch) -> Iterator[tuple[int, str, Tensor, Tensor, Tensor, int]]:
-    """(row, "task 7", support [S, d], labels [S], query [Q, d], way) of every task, without padding."""
+    """Yield (row, "task 7", support [S, d], labels [S], query [Q, d], way) of every task, without padding."""
     shots = (batch.support_label >= 0).sum(1).tolist()
     queries = batch.query_mask.sum(1).tolist()
     for row, (shot, query, way) in enumerate(zip(shots, queries, batch.ways.tolist(), strict=True)):
@@ -285,7 +283,7 @@ def each_task(batch: TaskBatch) -> Iterator[tuple[int, str, Tensor, Tensor, Tens
 
 
 def _tasks(batch: TaskBatch, row: int | None = None) -> str:
-    """ "task 7" or "tasks 0 to 39", for messages."""
+    """Name tasks for messages: "task 7" or "tasks 0 to 39"."""
     if batch.index is None:
         return "a task" if row is not None else f"a batch of {len(batch)} tasks"
     if row is not None or len(batch) == 1:
@@ -308,7 +306,7 @@ def check_setting(title: str, setting: Any) -> None:
 
 
 def own_lines(error: Exception, path: Path) -> str:
-    """ "ZeroDivisionError: division by zero" and the traceback's lines that lie in the user's file."""
+    """Word an error for its author: "ZeroDivisionError: division by zero" and the lines of the user's file."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == path.name:
         text = (error.text or "").strip()
         return f"{type(error).__name__}: {error.msg}\n  {path.name}, line {error.lineno}\n    {text}"
@@ -319,87 +317,3 @@ def own_lines(error: Exception, path: Path) -> str:
         if Path(frame.filename).resolve() == own
     ]
     return "\n".join([f"{type(error).__name__}: {error}", *lines])
-
-
-def sklearn_method(name: str, settings: Mapping[str, Any]) -> Method:
-    path = name.removeprefix("sklearn:")
-    module, _, attribute = path.rpartition(".")
-    if not module:
-        raise UserError(f"'{name}' is no import path; write it in full, as in sklearn:sklearn.svm.SVC.")
-    try:
-        estimator = getattr(import_module(module), attribute, None)
-    except ImportError as error:
-        if error.name == "sklearn":
-            hint = "pip install scikit-learn"
-            raise UserError(f"'{name}' needs scikit-learn, which is not installed: {hint}.") from error
-        raise UserError(f"There is no module '{module}' for the method '{name}': {error}.") from error
-    if not inspect.isclass(estimator) or not hasattr(estimator, "fit") or not hasattr(estimator, "predict"):
-        raise UserError(f"'{path}' is not a class with fit and predict; name a scikit-learn classifier.")
-    defaults = call_defaults(estimator.__init__)
-    check_settings(f"'{path}'", settings, defaults)
-    try:
-        estimator(**settings)
-    except Exception as error:
-        raise UserError(f"'{name}' cannot be made: {type(error).__name__}: {error}.") from error
-    version = getattr(import_module(module.partition(".")[0]), "__version__", "?")
-    traits = {"name": name, "setting": "inductive", "family": "scikit-learn"}
-    source = f"{module.partition('.')[0]}-{version}"
-    made: type[_FromSklearn] = type(attribute, (_FromSklearn,), traits)
-    return made(estimator, settings, defaults, source)
-
-
-class _FromSklearn(Own, Method):
-    """A classifier with fit and predict, fitted on each task's support.
-
-    Scores are log predict_proba where it exists, else decision_function, else 0 for the predicted class and −1 for the
-    others. A ``random_state`` that is left open is taken from the task.
-    """
-
-    tolerance = 1e-2  # solvers stop when they are close, and the order of sums moves where
-
-    def __init__(
-        self, made: Callable[..., Any], settings: Mapping[str, Any], defaults: Mapping[str, Any], source: str
-    ) -> None:
-        super().__init__(settings, defaults, source)
-        self._make = made
-
-    def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W], one task at a time on the CPU."""
-        all_scores = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
-        for row, where, support, label, query, _ in each_task(batch):
-            settings = dict(self._given)
-            if self._defaults.get("random_state", 0) is None:
-                settings.setdefault("random_state", int(batch.seeds[row]) % 2**32)
-            try:
-                classes, scores = _fit_and_score(
-                    self._make(**settings), support.cpu(), label.cpu(), query.cpu()
-                )
-            except Exception as error:
-                raise MethodError(
-                    f"{self.name} failed on {where}: {type(error).__name__}: {error}"
-                ) from error
-            if tuple(scores.shape) != (len(query), len(classes)):
-                raise MethodError(
-                    f"{self.name} gives scores of the shape {tuple(scores.shape)} for {where}; "
-                    f"({len(query)}, {len(classes)}) (queries, classes) is needed."
-                )
-            all_scores[row, : len(query), classes.to(all_scores.device)] = scores.to(all_scores)
-        return mask_absent(all_scores, batch)
-
-
-def _fit_and_score(model: Any, support: Tensor, label: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """The classes that have support [C] and the scores [Q, C] in their order."""
-    present = torch.unique(label)
-    if len(present) == 1:  # nothing to tell apart, and most classifiers refuse it
-        return present, torch.zeros(len(query), 1)
-    model.fit(support.numpy(), label.numpy())
-    classes = torch.as_tensor(model.classes_).long() if hasattr(model, "classes_") else present
-    if hasattr(model, "predict_proba"):
-        chance = torch.as_tensor(model.predict_proba(query.numpy()), dtype=torch.float32)
-        return classes, chance.clamp(min=1e-12).log()
-    if hasattr(model, "decision_function"):
-        value = torch.as_tensor(model.decision_function(query.numpy()), dtype=torch.float32)
-        # Two classes: one number per query, positive for the second.
-        return classes, torch.stack((-value / 2, value / 2), 1) if value.dim() == 1 else value
-    predicted = torch.as_tensor(model.predict(query.numpy())).long()
-    return classes, (predicted.unsqueeze(1) == classes).float() - 1

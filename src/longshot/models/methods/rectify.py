@@ -39,7 +39,7 @@ class TaskVectors(NamedTuple):
 
     @classmethod
     def read(cls, values: Tensor, normalize: bool) -> TaskVectors:
-        """The rows as they are, or as unit vectors."""
+        """Read the rows as they are, or as unit vectors."""
         length = lengths(values).unsqueeze(1)
         if not normalize:
             return cls(values, length, None)
@@ -48,20 +48,20 @@ class TaskVectors(NamedTuple):
         return cls(values, length.mul_(factor), factor)
 
     def products(self, vectors: Tensor) -> Tensor:
-        """[B, W, N] ⟨p_w, x_n⟩ for vectors p [B, W, d]."""
+        """Multiply the rows with vectors p [B, W, d]: ⟨p_w, x_n⟩; [B, W, N]."""
         products = product(vectors, self.values.transpose(1, 2))
         return products if self.factor is None else products.mul_(self.factor)
 
     def weighted(self, weights: Tensor) -> Tensor:
-        """[B, N] the weights of the stored rows that give ``weights`` to the rows as read."""
+        """Convert weights of the rows as read to weights of the stored rows; [B, N]."""
         return weights if self.factor is None else weights * self.factor.squeeze(1)
 
     def sums(self, weights: Tensor) -> Tensor:
-        """[B, W, d] Σ_n weights_wn x_n."""
+        """Sum weights_wn x_n over n; [B, W, d]."""
         return product(weights if self.factor is None else weights * self.factor, self.values)
 
     def shared_out(self, weights: Tensor, owner: Tensor, way: int) -> Tensor:
-        """[B, way, d] Σ weights_n x_n over the rows n of each ``owner``; weights and owner [B, 1, N]."""
+        """Sum weights_n x_n over the rows n of each ``owner``; weights and owner [B, 1, N] → [B, way, d]."""
         if way <= _DENSE or self.values.device.type != "cpu":
             spread = weights.new_zeros(len(weights), way, weights.shape[2])
             return self.sums(spread.scatter_(1, owner, weights))
@@ -78,7 +78,7 @@ class TaskVectors(NamedTuple):
 
 
 def rectified_means(batch: TaskBatch, support: TaskVectors, query: TaskVectors, scale: float) -> Tensor:
-    """[B, W, d] class means that also weigh in the queries, after moving the queries onto the support.
+    """Average classes with their queries weighed in, after moving the queries onto the support; [B, W, d].
 
     The queries are shifted by mean(support) − mean(query). Every support row counts for its class and every
     shifted query for the class whose mean is nearest by cosine, each with weight exp(scale · cos(x, p_w)):
@@ -128,12 +128,12 @@ class BDCSPN(Method):
     temperature: float = number_field(10.0, above=0)
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """No copies of rows: class vectors and a few arrays of scores."""
+        """Count class vectors and a few arrays of scores; rows are not copied."""
         way, support, query, dim = shape
         return 5 * (way + 1) * dim + 6 * (support + query) * way
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W]; see the class."""
+        """Score the queries as the class says; [B, Q, W]."""
         query = TaskVectors.read(batch.query, normalize=False)
         means = rectified_means(batch, TaskVectors.read(batch.support, normalize=False), query, self.scale)
         cosine = query.products(means).div_(lengths(means).unsqueeze(2)).div_(query.length)
@@ -162,13 +162,13 @@ class LaplacianShot(Method):
     normalize: bool = True
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """Class vectors, a few arrays of scores, two query × query matrices and the neighbours' numbers."""
+        """Count class vectors, a few arrays of scores, two query × query matrices and the neighbours' numbers."""
         way, support, query, dim = shape
         links = (way + 4) * query * min(self.neighbours, query)
         return 5 * (way + 1) * dim + 8 * (support + query) * way + 2 * query**2 + 2 * links
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W] log-assignments; see the class."""
+        """Score the queries by log-assignments, as the class says; [B, Q, W]."""
         support, query = (TaskVectors.read(rows, self.normalize) for rows in (batch.support, batch.query))
         means = rectified_means(batch, support, query, self.scale)
         squares = query.length.square()
@@ -196,7 +196,7 @@ class LaplacianShot(Method):
         return class_scores(logs, batch)
 
     def _links(self, mask: Tensor, query: TaskVectors, squares: Tensor) -> _Links:
-        """Every query's nearest other queries; mask: [B, Q] true queries, squares: [B, 1, Q] squared lengths."""
+        """Find every query's nearest other queries; mask: [B, Q] true queries, squares: [B, 1, Q] squared lengths."""
         # Nearness up to what is constant in a column: 2⟨q, q'⟩ − ‖q‖², over all q for a column q'.
         nearness = gram(query.values).mul_(2)  # [B, Q, Q]
         if query.factor is not None:
@@ -229,7 +229,7 @@ class _Links:
         self.weight = weight  # [B, k, Q]; 0 where a query has fewer than k others
 
     def __call__(self, assigned: Tensor) -> Tensor:
-        """[B, W, Q] Σ over the neighbours of a query of their assignments [B, W, Q]."""
+        """Sum the assignments [B, W, Q] of every query's neighbours; [B, W, Q]."""
         total = torch.zeros_like(assigned)
         for number in range(self.nearest.shape[1]):
             part = assigned.gather(2, self.nearest[:, number : number + 1].expand_as(assigned))

@@ -21,18 +21,16 @@ from torch.nn.utils import parametrize
 from longshot.base import (
     ImageTask,
     UserError,
-    check_count,
-    check_number,
     choice_field,
     count_field,
     number_field,
+    prototypes,
     with_settings,
 )
 from longshot.models.methods.finetune_network import (
     Adapted,
     FinetuneAll,
     Support,
-    class_means,
     descend,
     embed,
 )
@@ -54,7 +52,7 @@ class AdaptedHead(nn.Module):
         self.unit = scale is not None if unit is None else unit
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """[N, P] logits of vectors [N, d]."""
+        """Compute logits [N, P] of vectors [N, d]."""
         weight = F.normalize(self.weight, dim=1) if self.unit else self.weight
         if self.scale is None:
             return F.linear(vectors, weight, self.bias)
@@ -71,7 +69,7 @@ class _Headed(Adapted):
     balanced: ClassVar[bool] = True  # a step draws every class as often as the others, else every image
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step."""
+        """Return the learning rate of a step."""
         return self.lr
 
     def _train(
@@ -109,7 +107,7 @@ class _Headed(Adapted):
         return finish
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """The support, or as much of it as a step sees, in every step; the queries at the end."""
+        """Count the support, or as much of it as a step sees, in every step, and the queries at the end."""
         return forward * (3 * self.steps * min(self.batch or support, support) + query)
 
 
@@ -131,7 +129,7 @@ class TrainFromScratch(_Headed):
     fresh: bool = True
 
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
-        """Trained once."""
+        """Train once on the task, then score its queries."""
         support, generator = Support.of(task), task.generator()
         model = copy.deepcopy(network).requires_grad_(True)  # its batch norms do not keep their statistics
         if self.fresh:
@@ -149,7 +147,7 @@ class TrainFromScratch(_Headed):
 
 @torch.no_grad()
 def restart_layers(network: Network, generator: torch.Generator) -> None:
-    """New weights as PyTorch starts layers: uniform within ±1/√fan-in, norms at 1 and 0, tokens N(0, 0.02²)."""
+    """Draw new weights as PyTorch starts layers: uniform within ±1/√fan-in, norms at 1 and 0, tokens N(0, 0.02²)."""
     for module in network.modules():
         own = dict(module.named_parameters(recurse=False))
         if isinstance(module, _BatchNorm):
@@ -191,7 +189,7 @@ class BiT(_Headed):
     schedule: str = choice_field("rule", "rule", "constant")
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step."""
+        """Return the learning rate of a step."""
         if self.schedule == "constant":
             return self.lr
         fifth = self.steps / 5
@@ -200,7 +198,7 @@ class BiT(_Headed):
         return self.lr * 0.1 ** max(0, math.ceil(step / fifth) - 2)
 
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
-        """Trained once."""
+        """Train once on the task, then score its queries."""
         support, model = Support.of(task), trainable_copy(network)
         head = AdaptedHead(support.images.new_zeros(len(support.classes), model.dim), None)
         optimiser = torch.optim.SGD(
@@ -234,7 +232,7 @@ class MDTransfer(_Headed):
     start: str = choice_field("normal", "normal", "prototypes")
 
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
-        """Trained once."""
+        """Train once on the task, then score its queries."""
         support, model, generator = Support.of(task), trainable_copy(network), task.generator()
         start = self._start(support, model, generator)
         head = AdaptedHead(start, self.scale if self.head == "cosine" else None, self.weight_norm)
@@ -244,10 +242,10 @@ class MDTransfer(_Headed):
         return self._train(support, model, head, optimiser, generator)
 
     def _start(self, support: Support, model: Network, generator: torch.Generator) -> Tensor:
-        """[P, d] first class vectors; drawn ones belong to the classes' images, not to their names."""
+        """Return the first class vectors [P, d]; drawn ones belong to the classes' images, not to their names."""
         count = len(support.classes)
         if self.start == "prototypes":
-            return class_means(embed(model, support.images), support.labels, count)
+            return prototypes(embed(model, support.images), support.labels, count)
         noise = torch.randn(count, model.dim, generator=generator).to(support.images.device)
         # A cosine head has no length; a linear one starts near zero.
         return (noise if self.head == "cosine" else noise * 0.01)[support.first_seen()]
@@ -268,7 +266,7 @@ class LowRank(nn.Module):
         self.scale = scale
 
     def forward(self, weight: Tensor) -> Tensor:
-        """[out, in]."""
+        """Add the low-rank change to the weight; [out, in]."""
         return weight + self.scale * (self.up @ self.down)
 
 
@@ -280,7 +278,7 @@ class Offset(nn.Module):
         self.offset = nn.Parameter(torch.zeros_like(bias))
 
     def forward(self, bias: Tensor) -> Tensor:
-        """[out]."""
+        """Add the offset to the bias; [out]."""
         return bias + self.offset
 
 
@@ -305,6 +303,7 @@ class _Adapter(FinetuneAll):
         """Put adapters into the model; the adapters."""
 
 
+@with_settings
 class LoRA(_Adapter):
     """Low-rank changes of the attention's matrices: W + scale · B A, of ``rank`` r; only A and B are trained.
 
@@ -315,20 +314,9 @@ class LoRA(_Adapter):
     name = "lora"
     paper = "Hu et al. 2021"
 
-    def __init__(
-        self,
-        *,
-        rank: int = 4,
-        scale: float = 1.0,
-        steps: int = 50,
-        lr: float | None = 1e-3,
-        augmentation: float = 0.9,
-        distance: str = "cosine",
-    ) -> None:
-        super().__init__(steps=steps, lr=lr, augmentation=augmentation, distance=distance)
-        check_count(self.name, "rank", rank)
-        check_number(self.name, "scale", scale)
-        self.rank, self.scale = rank, scale
+    rank: int = count_field(4)
+    scale: float = number_field(1.0)
+    lr: float | None = number_field(1e-3, above=0)
 
     def _adapt(self, model: Network, generator: torch.Generator) -> Sequence[nn.Module]:
         added = []
@@ -362,14 +350,14 @@ class OffsetAdapter(_Adapter):
 
 
 def _chosen(model: Network, pattern: re.Pattern[str]) -> list[nn.Linear]:
-    """Linear layers whose name fits the pattern, or all of them when none does."""
+    """Choose the linear layers whose name fits the pattern, or all of them where none does."""
     linear = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     fitting = [module for name, module in linear.items() if pattern.search(name)]
     return fitting or list(linear.values())
 
 
 def _weights(model: Network) -> list[tuple[nn.Module, str]]:
-    """(layer, name of its matrix): attention's linear layers, and the joint matrix of PyTorch's own attention."""
+    """List (layer, name of its matrix): attention's linear layers, and the joint matrix of PyTorch's attention."""
     linears: list[tuple[nn.Module, str]] = [
         (module, "in_proj_weight")
         for module in model.modules()

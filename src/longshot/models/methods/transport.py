@@ -52,7 +52,7 @@ class PTMAP(Method):
     rounds: int = count_field(1000, least=1)
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """The plan with its copies, and the products of queries or transformed rows with moving means."""
+        """Count the plan with its copies, and the products of queries or transformed rows with moving means."""
         way, support, query, dim = shape
         small = 12 * query * way + 4 * way**2
         if _products_pay(shape, self.steps):
@@ -60,7 +60,7 @@ class PTMAP(Method):
         return small + (support + query + 4 * way) * dim
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W] logarithm of the transport plan; see the class."""
+        """Score the queries by the logarithm of the transport plan, as the class says; [B, Q, W]."""
         counts = batch.counts.unsqueeze(2)
         means: _Combined | _Moved
         if _products_pay(batch.shape, self.steps):
@@ -76,7 +76,7 @@ class PTMAP(Method):
         return class_scores(transport(self._cost(batch, means)).clamp_(min=1e-38).log_(), batch)
 
     def _rows(self, batch: TaskBatch) -> Tensor:
-        """[B, W+Q, d] class means, then queries, after the power transform."""
+        """Transform class means, then queries, by the power; [B, W+Q, d]."""
         way, _, query, dim = batch.shape
         rows = batch.support.new_empty(len(batch), way + query, dim)
         query_rows = self._transform(batch.query, rows[:, way:])
@@ -88,7 +88,7 @@ class PTMAP(Method):
         return rows
 
     def _transform(self, rows: Tensor, out: Tensor) -> Tensor:
-        """(relu(x) + 1e-6)^power, as unit vectors where asked, written to ``out``."""
+        """Compute (relu(x) + 1e-6)^power, as unit vectors where asked, into ``out``."""
         torch.clamp(rows, min=0, out=out).add_(1e-6)
         if self.power != 0.5:
             out.pow_(self.power)
@@ -97,7 +97,7 @@ class PTMAP(Method):
         return out.div_(out.sum(2, keepdim=True)).sqrt_() if self.normalize else out.sqrt_()
 
     def _center(self, rows: Tensor, mask: Tensor) -> None:
-        """Rows [B, N, d] less the mean of the true ones, as unit vectors where asked, in place; mask [B, N]."""
+        """Centre rows [B, N, d] on the true ones' mean in place, as unit vectors where asked; mask [B, N]."""
         rows.sub_(product(row_weights(mask), rows))
         if self.center == "unit":
             rows.div_(lengths(rows).unsqueeze(2))
@@ -108,13 +108,13 @@ class PTMAP(Method):
 
 
 def _products_pay(shape: TaskShape, steps: int) -> bool:
-    """Whether the products of all queries, once, cost less than those of means and queries in every step."""
+    """Tell whether the products of all queries, once, cost less than those of means and queries in every step."""
     way, _, query, dim = shape
     return query * dim + steps * way * query < 2 * steps * way * dim
 
 
 def _products(rows: Tensor, way: int) -> tuple[Tensor, Tensor]:
-    """⟨x, q⟩ [B, W+Q, Q] of all rows [B, W+Q, d] with the queries, and ‖b_w‖² [B, W, 1] of the means before them."""
+    """Multiply all rows [B, W+Q, d] with the queries, [B, W+Q, Q]; return also ‖b_w‖² [B, W, 1] of the means."""
     means, queries = rows[:, :way], rows[:, way:]
     products = torch.cat((product(means, queries.transpose(1, 2)), gram(queries)), 1)
     return products, means.square().sum(2, keepdim=True)
@@ -127,7 +127,7 @@ class _Combined:
     """
 
     def __init__(self, products: Tensor, squares: Tensor, counts: Tensor) -> None:
-        """As from ``_products``; counts: [B, W, 1] support rows of each class."""
+        """Take what ``_products`` gives; counts: [B, W, 1] support rows of each class."""
         way = counts.shape[1]
         self.base, self.gram = products[:, :way], products[:, way:]  # ⟨b_w, q⟩ and ⟨q, q'⟩
         self.squares, self.counts = squares, counts
@@ -135,7 +135,7 @@ class _Combined:
         self.weights: Tensor | None = None  # c; None while it is 0
 
     def distances(self) -> Tensor:
-        """[B, W, Q] ‖p_w − q‖² − ‖q‖²: the part left out moves all classes of a query alike."""
+        """Compute ‖p_w − q‖² − ‖q‖²: the part left out moves all classes of a query alike; [B, W, Q]."""
         if self.weights is None:
             return torch.sub(self.squares, self.base, alpha=2)
         start = self.own * self.base
@@ -146,7 +146,7 @@ class _Combined:
         return products.mul_(-2).add_(squares)
 
     def move(self, plan: Tensor, lr: float) -> None:
-        """p ← p + lr · (mean over the support and the queries by the ``plan`` [B, W, Q] − p)."""
+        """Move p by lr · (mean over the support and the queries by the ``plan`` [B, W, Q] − p)."""
         share = lr / plan.sum(2, keepdim=True).add_(self.counts).clamp_(min=1e-12)
         self.own = self.own.mul(1 - lr).addcmul_(share, self.counts)
         weights = plan.mul_(share)
@@ -157,19 +157,19 @@ class _Moved:
     """The same means as vectors, for tasks with so many queries that the products of all of them would cost more."""
 
     def __init__(self, rows: Tensor, counts: Tensor) -> None:
-        """rows: [B, W+Q, d] class means before queries; counts: [B, W, 1] support rows of each class."""
+        """Take rows [B, W+Q, d], class means before queries; counts: [B, W, 1] support rows of each class."""
         way = counts.shape[1]
         self.counts, self.queries = counts, rows[:, way:]
         self.means = rows[:, :way].clone()
         self.sums = self.means * counts
 
     def distances(self) -> Tensor:
-        """[B, W, Q] ‖p_w − q‖² − ‖q‖²: the part left out moves all classes of a query alike."""
+        """Compute ‖p_w − q‖² − ‖q‖²: the part left out moves all classes of a query alike; [B, W, Q]."""
         squares = self.means.square().sum(2, keepdim=True)
         return torch.baddbmm(squares, self.means, self.queries.transpose(1, 2), alpha=-2)
 
     def move(self, plan: Tensor, lr: float) -> None:
-        """p ← p + lr · (mean over the support and the queries by the ``plan`` [B, W, Q] − p)."""
+        """Move p by lr · (mean over the support and the queries by the ``plan`` [B, W, Q] − p)."""
         total = plan.sum(2, keepdim=True).add_(self.counts).clamp_(min=1e-12)
         self.means.lerp_(torch.baddbmm(self.sums, plan, self.queries).div_(total), lr)
 
@@ -188,7 +188,7 @@ class Transport:
     """
 
     def __init__(self, usable: Tensor, mask: Tensor, rounds: int, tolerance: float = 1e-5) -> None:
-        """usable: [B, W] classes that may get queries; mask: [B, Q] true queries."""
+        """Take usable: [B, W] classes that may get queries; mask: [B, Q] true queries."""
         self.usable, self.mask = usable, mask
         self.rounds, self.tolerance = rounds, tolerance
         self.potential = torch.zeros(*usable.shape, 1, device=usable.device)
@@ -199,7 +199,7 @@ class Transport:
         self._absent = None if bool(usable.all()) else ~usable.unsqueeze(2)
 
     def __call__(self, cost: Tensor) -> Tensor:
-        """[B, W, Q] the plan for ``cost`` [B, W, Q], which must be +∞ for classes that are not usable."""
+        """Solve the plan for ``cost`` [B, W, Q], which must be +∞ for classes that are not usable; [B, W, Q]."""
         trial, tried = self.potential, torch.zeros_like(self.slow)  # tried: the last step was Newton's
         ratio, error = trial, torch.full_like(self._share, torch.inf)
         for number in range(self.rounds):
@@ -232,7 +232,7 @@ class Transport:
         return plan if self._weight is None else plan.mul_(self._weight)
 
     def _finish(self, cost: Tensor, plan: Tensor, going: Tensor, rounds: int) -> Tensor:
-        """``plan`` with its unfinished tasks brought to their end in a batch of their own."""
+        """Finish the plan's unfinished tasks in a batch of their own."""
         unfinished = Transport(self.usable[going], self.mask[going], rounds, self.tolerance)
         unfinished.potential, unfinished.slow = self.potential[going], self.slow[going]
         if rounds:
@@ -241,7 +241,7 @@ class Transport:
         return plan
 
     def _newton(self, plan: Tensor, ratio: Tensor) -> Tensor:
-        """[B, W, 1] H⁻¹ (share − sums); not a number, or useless, where H is too near to singular."""
+        """Compute H⁻¹ (share − sums); not a number, or useless, where H is too near to singular; [B, W, 1]."""
         slope = product(plan, plan.transpose(1, 2)).div_(-self._share)
         # All potentials may move together without changing the plan: a constant matrix takes that freedom away and
         # changes nothing else. A class that is not usable has ratio 1 and products 0: it does not move.
@@ -276,12 +276,12 @@ class MetaDeltaDecoder(Method):
     lr: float = number_field(0.2, above=0)
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """Centred rows, means with their sums, and the plan."""
+        """Count centred rows, means with their sums, and the plan."""
         way, support, query, dim = shape
         return (support + query + 4 * way) * dim + 6 * way * query
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W] logarithm of the last plan, at least log 1e-6; see the class."""
+        """Score the queries by the logarithm of the last plan, at least log 1e-6; [B, Q, W]."""
         support = whitened(batch.support, batch.support_label >= 0)
         query = whitened(batch.query, batch.query_mask)
         counts = batch.counts.unsqueeze(2)
@@ -295,7 +295,7 @@ class MetaDeltaDecoder(Method):
         return class_scores(plan.clamp_(min=FLOOR).log_(), batch)
 
     def _plan(self, batch: TaskBatch, means: Tensor, query: Tensor) -> Tensor:
-        """[B, W, Q]; exact transport is combinatorial, so costs go to the processor, all tasks of the batch at once."""
+        """Solve the plan [B, W, Q]; exact transport is combinatorial, so the costs go to the CPU."""
         costs = (1 - cosines(means, query)).double().cpu().numpy()
         present, mask = batch.present.cpu().numpy(), batch.query_mask.cpu().numpy()
         plans = np.zeros_like(costs)
@@ -306,7 +306,7 @@ class MetaDeltaDecoder(Method):
 
 
 def metadelta_decode(support: Tensor, labels: Tensor, query: Tensor, way: int) -> Tensor:
-    """One task: scores [Q, W] of queries [Q, d] from support rows [S, d] with labels [S] in 0…W−1.
+    """Score one task: queries [Q, d] from support rows [S, d] with labels [S] in 0…W−1; [Q, W].
 
     Examples
     --------
@@ -328,7 +328,7 @@ def metadelta_decode(support: Tensor, labels: Tensor, query: Tensor, way: int) -
 
 
 def whitened(rows: Tensor, mask: Tensor) -> Tensor:
-    """[B, N, d] rows minus the mean of those in ``mask`` [B, N], at unit length; the others are 0."""
+    """Subtract the mean of the rows in ``mask`` [B, N] and scale to unit length; the others are 0. [B, N, d]."""
     weights = mask.unsqueeze(2).to(rows.dtype)
     mean = (rows * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp(min=1)
     centred = (rows - mean) * weights
@@ -337,7 +337,7 @@ def whitened(rows: Tensor, mask: Tensor) -> Tensor:
 
 
 def exact_transport(cost: Floats) -> Floats:
-    """The cheapest plan [W, Q] in which each query has 1 and every class Q/W.
+    """Find the cheapest plan [W, Q] in which each query has 1 and every class Q/W.
 
     Parameters
     ----------
@@ -369,7 +369,7 @@ def exact_transport(cost: Floats) -> Floats:
 
 
 def _linear_programme(cost: Floats) -> Floats:
-    """The same plan by the simplex method, whose solutions are corners: few queries are shared."""
+    """Find the same plan by the simplex method, whose solutions are corners: few queries are shared."""
     from scipy.optimize import linprog
     from scipy.sparse import eye_array, kron, vstack
 

@@ -7,13 +7,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from longshot.base import UserError, call_defaults, check_settings, format_call, load_target, parse_call
+from longshot.base import (
+    UserError,
+    call_defaults,
+    check_settings,
+    format_call,
+    load_target,
+    nearest_name,
+    parse_call,
+)
 
 if TYPE_CHECKING:
     from longshot.models.networks.base import Network
@@ -62,8 +68,38 @@ ALIASES: dict[str, Alias] = {
 }
 
 
+# what people call methods and networks elsewhere → what they are called here
+METHOD_SYNONYMS = {
+    "knn": "nearest-neighbour(k=5)",
+    "ncm": "protonet",
+    "linearprobe": "logistic",
+    "svm": "sklearn:sklearn.svm.SVC",
+}
+NETWORK_SYNONYMS = {
+    "dino": "dino_small_patch16",
+    "dinov2": "hf:facebook/dinov2-small",
+    "clip": "clip_vit_base",
+    "vit": "vit_base_21k",
+    "resnet": "resnet50",
+    "efficientnet": "efficientnet-lite0",
+}
+
+
+def find_synonym(name: str) -> tuple[str, str]:
+    """Return ("method" or "backbone", its name here) for a word that people use elsewhere; ("", "") for any other.
+
+    >>> find_synonym("kNN"), find_synonym("ResNet-50"), find_synonym("zebra")
+    (('method', 'nearest-neighbour(k=5)'), ('backbone', 'resnet50'), ('', ''))
+    """
+    letters = _letters(name)
+    if letters in METHOD_SYNONYMS:
+        return "method", METHOD_SYNONYMS[letters]
+    network = NETWORK_SYNONYMS.get(letters) or _BY_LETTERS.get(letters)
+    return ("backbone", network) if network else ("", "")
+
+
 def find_alias(name: str) -> str | None:
-    """The name in :data:`ALIASES` that ``name`` means, whatever its capitals, dashes and underscores.
+    """Find the name in :data:`ALIASES` that ``name`` means, whatever its capitals, dashes and underscores.
 
     >>> find_alias("DenseNet-121"), find_alias("GoogLeNet"), find_alias("pixels")
     ('densenet121', 'googlenet', None)
@@ -72,7 +108,7 @@ def find_alias(name: str) -> str | None:
 
 
 def names_weights(call: str) -> bool:
-    """Whether ``call`` is a network of Longshot's own with a file for its weights.
+    """Tell whether ``call`` is a network of Longshot's own with a file for its weights.
 
     >>> names_weights("resnet50(weights='dino.pth')"), names_weights("timm:resnet50(weights='dino.pth')")
     (True, False)
@@ -102,37 +138,33 @@ NETWORKS: dict[str, str] = {
     "resnet50": "longshot.models.networks.resnets:ResNet50",
     "vit": "longshot.models.networks.small_networks:ViT",
 }
-# a call and the size of the images → the network with its own weights
-OpenWeights: TypeAlias = "Callable[[str, tuple[int, int]], Network]"
 _BACKBONES = ("efficientnet-lite", "timm:", "hf:", "torch:")  # what comes with weights and can be trained on
 
 
 def network_names() -> list[str]:
-    """Names of the registered networks, sorted."""
+    """List the names of the registered networks, sorted."""
     return sorted(NETWORKS)
 
 
 def is_own_network(call: str) -> bool:
-    """Whether ``call`` builds one of Longshot's own networks, with nothing foreign inside."""
+    """Tell whether ``call`` builds one of Longshot's own networks, with nothing foreign inside."""
     return call.partition("(")[0].strip() in NETWORKS and not any(name in call for name in _BACKBONES)
 
 
-def get_network(
-    call: str, *, size: tuple[int, int], seed: int = 0, open_weights: OpenWeights | None = None
-) -> Network:
-    """A trainable network in training mode, on the CPU.
+def get_network(call: str, *, size: tuple[int, int], seed: int = 0, allow_download: bool = False) -> Network:
+    """Build a trainable network in training mode, on the CPU.
 
     Parameters
     ----------
     call : str
-        A registered network with its settings, ``cnn4(width=32)``.
+        ``cnn4(width=32)``: one of Longshot's own, its weights drawn from ``seed``. ``timm:NAME``, ``hf:NAME``,
+        ``torch:FILE.py:FUNCTION``, ``efficientnet-lite0`` or the folder of a saved network: with its own weights.
     size : (int, int)
         Height and width of the images.
     seed : int
         What the weights are drawn from.
-    open_weights : callable, optional
-        Opens what is not registered (``timm:NAME``, the folder of a saved network, …) with the weights it comes
-        with; see ``longshot.models.open_network``, which passes it.
+    allow_download : bool
+        Let ``timm:`` and ``hf:`` networks fetch their weights.
 
     Examples
     --------
@@ -143,25 +175,22 @@ def get_network(
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return build(call, size, open_weights)
+        return build(call, size, allow_download)
 
 
-def build(call: str, size: tuple[int, int], open_weights: OpenWeights | None = None) -> Network:
-    """As ``get_network``, with weights from torch's generator as it stands."""
+def build(call: str, size: tuple[int, int], allow_download: bool = False) -> Network:
+    """Build as ``get_network`` does, with weights from torch's generator as it stands."""
     name = call.partition("(")[0].strip()
     elsewhere = call.startswith(_BACKBONES) or find_alias(call) or Path(call).exists()
     if names_weights(call) or (name not in NETWORKS and elsewhere):
-        if open_weights is None:
-            raise UserError(
-                f"The network '{call}' comes with weights of its own",
-                "open it with longshot.models.open_network",
-            )
-        return open_weights(call, size)
+        from longshot.models.backbones.file_backbones import open_trainable
+
+        return open_trainable(call, size, allow_download)
     name, settings = parse_call(call)
     chosen: Any = network_class(name)  # constructors differ in their settings; check_settings compares
     defaults = call_defaults(chosen.__init__)
     members = (
-        {"build_member": partial(build, open_weights=open_weights)} if "build_member" in defaults else {}
+        {"build_member": partial(build, allow_download=allow_download)} if "build_member" in defaults else {}
     )
     defaults = {key: value for key, value in defaults.items() if key not in ("size", "build_member")}
     check_settings(f"The network '{name}'", settings, defaults)
@@ -171,13 +200,11 @@ def build(call: str, size: tuple[int, int], open_weights: OpenWeights | None = N
 
 
 def network_class(name: str) -> type[Network]:
-    """The class registered under ``name``; UserError with the nearest name when there is none."""
+    """Find the class registered under ``name``; UserError with the nearest name where there is none."""
     if name not in NETWORKS:
-        near = get_close_matches(name, NETWORKS, n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'? There are" if near else "there are"
         raise UserError(
-            f"There is no network '{name}'; {hint}: {', '.join(network_names())}, efficientnet-lite0, timm:NAME, "
-            f"hf:NAME, torch:FILE.py:FUNCTION, or the folder of a saved network."
+            f"There is no network '{name}'; {nearest_name(name, network_names(), 'there are')} Others come with "
+            f"weights: efficientnet-lite0, timm:NAME, hf:NAME, torch:FILE.py:FUNCTION, the folder of a saved network."
         )
     chosen: type[Network] = load_target(NETWORKS[name])
     return chosen

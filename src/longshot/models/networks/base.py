@@ -40,24 +40,24 @@ class Network(nn.Module, ABC):
         self.extras = nn.ParameterDict({name: nn.Parameter(value) for name, value in (extras or {}).items()})
 
     def facts(self) -> dict[str, object]:
-        """What the sidecar of the saved network says of it beyond its call, as JSON."""
+        """Return what the sidecar of the saved network says of it beyond its call, as JSON."""
         return {}
 
     @abstractmethod
     def maps(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, dim, h, w], before pooling (a transformer's patches laid out as a map)."""
+        """Compute maps before pooling (a transformer's patches as a map): [B, 3, H, W] → [B, dim, h, w]."""
 
     def pool(self, maps: Tensor) -> Tensor:
-        """[B, dim, h, w] → [B, dim]: the mean over positions unless the network does otherwise."""
+        """Average over positions, unless the network does otherwise: [B, dim, h, w] → [B, dim]."""
         return maps.mean((2, 3))
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, dim]."""
+        """Compute vectors of images: [B, 3, H, W] → [B, dim]."""
         return self.pool(self.maps(images))
 
 
 def on_black(network: nn.Module, size: tuple[int, int]) -> Tensor:
-    """What a network gives for one black image of height × width, in evaluation mode; its mode stays as it was."""
+    """Run a network on one black image of height × width in evaluation mode; its mode stays as it was."""
     weights = next(network.parameters(), None)
     device = weights.device if weights is not None else torch.device("cpu")
     training = network.training
@@ -82,7 +82,7 @@ class Foreign(Network):
         self.dim = int(on_black(self.train(module.training), size).shape[1])
 
     def maps(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, d, h, w], where the module gives maps."""
+        """Compute maps of images, where the module gives them: [B, 3, H, W] → [B, d, h, w]."""
         output = self.run(self.module, images)
         if output.ndim != 4:
             raise UserError(
@@ -92,7 +92,7 @@ class Foreign(Network):
         return output
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, d]."""
+        """Compute vectors of images: [B, 3, H, W] → [B, d]."""
         output = self.run(self.module, images)
         return self.pool(output) if output.ndim == 4 else output
 
@@ -101,7 +101,7 @@ _LISTS = (nn.Sequential, nn.ModuleList)
 
 
 def last_stages(network: Network, count: int) -> list[nn.Module]:
-    """The blocks of the last ``count`` stages of a network, in the order they run.
+    """Return the blocks of the last ``count`` stages of a network, in the order they run.
 
     A stage is a run of blocks whose maps have one size: for a ResNet its layers 1 to 4, for a CNN4 its four
     convolutions. A network whose maps never change (a transformer) is cut into four stages of about equally many
@@ -136,7 +136,7 @@ def last_stages(network: Network, count: int) -> list[nn.Module]:
 
 
 def find_stages(network: Network) -> list[list[nn.Module]]:
-    """All blocks with parameters in the order they run, grouped into stages."""
+    """Group all blocks with parameters into stages, in the order they run."""
     blocks = [block for block in _blocks(network, root=True) if next(block.parameters(), None) is not None]
     sizes = _sizes(network, blocks)
     ran = list(sizes)  # in the order in which they ran
@@ -156,7 +156,7 @@ def find_stages(network: Network) -> list[list[nn.Module]]:
 
 
 def _blocks(module: nn.Module, root: bool = False) -> Iterator[nn.Module]:
-    """The parts that are not taken apart: those of the network itself, of its lists, of what holds lists of blocks."""
+    """Yield the parts that are not split further: of the network itself, its lists, and what holds lists of blocks."""
     inner = [child for child in module.children() if next(child.parameters(), None) is not None]
     lists = any(isinstance(child, nn.ModuleList) for child in inner)
     if not inner or not (root or lists or isinstance(module, _LISTS)):
@@ -167,7 +167,7 @@ def _blocks(module: nn.Module, root: bool = False) -> Iterator[nn.Module]:
 
 
 def _sizes(network: Network, blocks: list[nn.Module]) -> dict[nn.Module, tuple[int, int] | None]:
-    """Height and width of each block's maps (None: it gives no maps), in the order in which the blocks run."""
+    """Measure height and width of each block's maps (None: no maps), in the order in which the blocks run."""
     sizes: dict[nn.Module, tuple[int, int] | None] = {}
 
     def look(block: nn.Module, _: object, output: object) -> None:
@@ -184,7 +184,7 @@ def _sizes(network: Network, blocks: list[nn.Module]) -> dict[nn.Module, tuple[i
 
 
 def count_flops(network: nn.Module, size: tuple[int, int]) -> float:
-    """Floating-point operations (a multiply-add is two) of ``network`` on one image of height × width."""
+    """Count the floating-point operations (a multiply-add is two) of ``network`` on one image of height × width."""
     counter = FlopCounterMode(display=False)
     with counter:
         on_black(network, size)
@@ -192,7 +192,7 @@ def count_flops(network: nn.Module, size: tuple[int, int]) -> float:
 
 
 def count_parameters(network: nn.Module) -> int:
-    """Numbers that training may change."""
+    """Count the numbers that training may change."""
     return sum(parameter.numel() for parameter in network.parameters())
 
 
@@ -232,21 +232,21 @@ class Ensemble(Network):
         self.register_buffer("weights", torch.full((len(calls),), 1 / len(calls)))
 
     def each(self) -> list[Network]:
-        """The members."""
+        """List the members."""
         return [cast(Network, member) for member in self.members]
 
     def facts(self) -> dict[str, object]:
-        """The members with their weights."""
+        """Return the members with their weights."""
         pairs = zip(self.each(), self.weights.tolist(), strict=True)
         return {"members": [{"network": member.call, "weight": weight} for member, weight in pairs]}
 
     def maps(self, images: Tensor) -> Tensor:
-        """Members' maps differ in size and meaning: there is no common one."""
+        """Refuse: members' maps differ in size and meaning, so there is no common one."""
         raise UserError(
             f"The network '{self.call}' is an ensemble and has no map of its own; take a single network."
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, d₁ + d₂ + …]."""
+        """Compute the weighted vectors of all members: [B, 3, H, W] → [B, d₁ + d₂ + …]."""
         units = [F.normalize(member(images), dim=1) for member in self.each()]
         return torch.cat([unit * weight.sqrt() for unit, weight in zip(units, self.weights, strict=True)], 1)

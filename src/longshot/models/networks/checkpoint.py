@@ -30,7 +30,7 @@ from longshot.base import (
     write_json,
 )
 from longshot.base import read_sidecar as read_checked
-from longshot.models.networks import OpenWeights, get_network
+from longshot.models.networks import get_network
 from longshot.models.networks.base import Network
 
 _HEADS = ("fc.", "classifier.", "head.", "resnet/head/")
@@ -39,7 +39,7 @@ _PREFIXES = ("module.", "encoder.", "backbone.", "feature_extractor.", "model.")
 
 
 def read_published(file: str | Path, network: Network) -> dict[str, Tensor]:
-    """The tensors of a published file under the names that ``network`` has for them; nothing in it is executed.
+    """Read the tensors of a published file under ``network``'s names for them; nothing in it is executed.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def write_published(network: Network, file: str | Path) -> Path:
 
 
 def default_preprocessing(name: str) -> str:
-    """The pixels that published weights of the network ``name`` were trained on.
+    """Return the pixels that published weights of the network ``name`` were trained on.
 
     >>> default_preprocessing("bit-r50x1")
     'decode|resize(224,224)|normalize(0.5,0.5)'
@@ -135,7 +135,7 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 
 def _stems(own: Mapping[str, Tensor], translate: Mapping[str, str]) -> set[str]:
-    """Full names of tensors as they may stand in a file: a layer's published name with each of its tensors."""
+    """List full names of tensors as a file may have them: a layer's published name with each of its tensors."""
     return {
         f"{there}.{name.removeprefix(here + '.')}"
         for there, here in translate.items()
@@ -145,7 +145,7 @@ def _stems(own: Mapping[str, Tensor], translate: Mapping[str, str]) -> set[str]:
 
 
 def _without_prefix(tensors: dict[str, Tensor], names: set[str]) -> dict[str, Tensor]:
-    """Tensors behind the prefix under which the most of ``names`` are, the others left out where there is one."""
+    """Return the tensors behind the prefix under which most of ``names`` are."""
 
     def behind(prefix: str) -> dict[str, Tensor]:
         return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
@@ -155,7 +155,7 @@ def _without_prefix(tensors: dict[str, Tensor], names: set[str]) -> dict[str, Te
 
 
 def _here(name: str, translate: Mapping[str, str]) -> str:
-    """The name of a tensor here: by its whole name, or by that of its layer."""
+    """Translate the name of a tensor by its whole name, or by that of its layer."""
     if name in translate:
         return translate[name]
     layer, _, tensor = name.rpartition(".")
@@ -163,7 +163,7 @@ def _here(name: str, translate: Mapping[str, str]) -> str:
 
 
 def _as_here(value: Tensor, path: Path) -> Tensor:
-    """TensorFlow's kernels [h, w, in, out] as PyTorch's [out, in, h, w]; all else as it is."""
+    """Permute TensorFlow's kernels [h, w, in, out] to PyTorch's [out, in, h, w]; all else stays."""
     if path.suffix == ".npz" and value.ndim == 4:
         return value.permute(3, 2, 0, 1).contiguous()
     return value
@@ -231,17 +231,13 @@ def save_checkpoint(folder: str | Path, network: Network, story: Mapping[str, An
     return folder
 
 
-def load_checkpoint(
-    folder: str | Path, *, open_weights: OpenWeights | None = None
-) -> tuple[Network, dict[str, Any]]:
-    """The network (in evaluation mode, on the CPU) and its sidecar.
+def load_checkpoint(folder: str | Path) -> tuple[Network, dict[str, Any]]:
+    """Read the network (in evaluation mode, on the CPU) and its sidecar.
 
     Parameters
     ----------
     folder : path
         The folder, or the weights file in it.
-    open_weights : callable, optional
-        Opens a network that is not one of Longshot's own; ``longshot.models.load_network`` passes it.
     """
     path = weights_file(folder)
     story = read_sidecar(path)
@@ -253,7 +249,7 @@ def load_checkpoint(
         )
     _check_code(story["network"], path)
     height, width = story["size"]
-    network = get_network(story["network"], size=(height, width), open_weights=open_weights)
+    network = get_network(story["network"], size=(height, width))
     # What was learned beside the network has no place in it yet.
     for name, value in tensors.items():
         if name.startswith("extras."):
@@ -299,7 +295,7 @@ def fill(network: Network, tensors: Mapping[str, Tensor], origin: str) -> None:
 
 
 def weights_file(folder: str | Path) -> Path:
-    """The .safetensors in a folder, or the path of one; refuses pickles by name or by content."""
+    """Find the .safetensors in a folder, or take the path of one; pickles are refused by name or by content."""
     path = Path(folder)
     if path.is_dir():
         pickled = [file for file in sorted(path.iterdir()) if file.suffix in _PICKLES]
@@ -317,7 +313,7 @@ def weights_file(folder: str | Path) -> Path:
 
 
 def read_sidecar(path: Path) -> dict[str, Any]:
-    """The JSON beside the weights at ``path``."""
+    """Read the JSON beside the weights at ``path``."""
     sidecar = path.with_suffix(".json")
     missing = UserError(
         f"The weights {path} lack their sidecar {sidecar.name}, which says what network they are",
@@ -327,7 +323,7 @@ def read_sidecar(path: Path) -> dict[str, Any]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Every tensor of a .safetensors file; a pickle under that name and a truncated file are told apart."""
+    """Read every tensor of a .safetensors file; a pickle under that name and a truncated file are told apart."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -345,7 +341,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _check_code(call: str, path: Path) -> None:
-    """A sidecar may name a Python file; it is run only if the user has run it before by naming it themselves."""
+    """Refuse to run a Python file that a sidecar names, unless the user has run it before by naming it."""
     for file, function in _CODE.findall(call):
         if not was_run(Path(file)):
             raise UserError(
@@ -355,7 +351,7 @@ def _check_code(call: str, path: Path) -> None:
 
 
 def was_run(path: Path) -> bool:
-    """Whether the user has named this very file before: what a saved network asks to run must be known to them."""
+    """Tell whether the user has named this very file before: a saved network may ask to run no other."""
     return path.is_file() and find_cached("code", hash_file(path)) is not None
 
 

@@ -48,7 +48,7 @@ def applied(function: Any, *inputs: Any) -> Tensor:
 
 
 def conv(maps: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
-    """``torch.conv2d``, of which first and second derivatives are taken by the same fast kernels.
+    """Apply ``torch.conv2d`` with first and second derivatives by the same fast kernels.
 
     Parameters
     ----------
@@ -119,20 +119,20 @@ class _ConvSlopes(torch.autograd.Function):
 
 
 def pair(value: Any) -> tuple[int, int]:
-    """A number, or two for rows and columns, as PyTorch takes them and ``torch.fx`` hands them on, untyped."""
+    """Return rows and columns of a number or pair, as PyTorch takes them and ``torch.fx`` hands them on, untyped."""
     values = (value,) if isinstance(value, int) else tuple(value)
     return values[0], values[-1]
 
 
 def convolved(maps: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
-    """``torch.conv2d`` as a window says."""
+    """Apply ``torch.conv2d`` as a window says."""
     return torch.conv2d(maps, weight, bias, window.stride, window.padding, window.dilation, window.groups)
 
 
 def conv_slopes(
     slope: Tensor, maps: Tensor, weight: Tensor, window: Window, needed: tuple[bool, ...]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The slopes of a convolution to maps, weight and bias; None where it is not needed."""
+    """Compute the slopes of a convolution to maps, weight and bias; None where one is not needed."""
     stride, padding, dilation, groups = window
     plain = (False, (0, 0))  # not transposed
     slopes: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
@@ -155,7 +155,7 @@ class Pooling(NamedTuple):
 
 
 def pool(maps: Tensor, pooling: Pooling) -> Tensor:
-    """``torch.max_pool2d`` of maps [N, C, H, W], whose second derivative keeps the channels-last layout.
+    """Pool maps [N, C, H, W] as ``torch.max_pool2d``, with a second derivative that keeps channels last.
 
     Examples
     --------
@@ -197,7 +197,7 @@ class _PoolSlope(torch.autograd.Function):
 
 
 def _last(maps: Tensor) -> Tensor:
-    """[N, H W, C] of maps [N, C, H, W]; without a copy where channels are last."""
+    """Reshape maps [N, C, H, W] to [N, H W, C]; without a copy where channels are last."""
     return maps.permute(0, 2, 3, 1).flatten(1, 2)
 
 
@@ -304,7 +304,7 @@ class _FirstNormSlopes(torch.autograd.Function):
 def _norm_slopes(
     slope: Tensor, maps: Tensor, weight: Tensor, mean: Tensor, scale: Tensor, needed: tuple[bool, bool, bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """To maps (by statistics of all images), to γ: Σ slope · x̂, to β: Σ slope."""
+    """Compute the slopes to maps (by statistics of all images), to γ: Σ slope · x̂, to β: Σ slope."""
     slopes: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_batch_norm_backward(
         slope, maps, weight, None, None, mean, scale, True, 0.0, needed
     )
@@ -312,10 +312,10 @@ def _norm_slopes(
 
 
 def _wide(values: Tensor, maps: Tensor) -> Tensor:
-    """Values [C] of channels, to be multiplied with maps [N, C, …]."""
+    """Reshape values [C] of channels for a product with maps [N, C, …]."""
     return values.view(-1, *[1] * (maps.dim() - 2))
 
 
 def _affine(maps: Tensor, factor: Tensor, constant: Tensor) -> Tensor:
-    """factor · maps + constant, channel by channel."""
+    """Compute factor · maps + constant, channel by channel."""
     return torch.addcmul(_wide(constant, maps), maps, _wide(factor, maps))

@@ -68,7 +68,7 @@ class _ConvClamp(torch.autograd.Function):
 
 
 def _by_columns(slope: Tensor, maps: Tensor, weight: Tensor, window: Window) -> Tensor:
-    """The gradient to a depthwise kernel, a few of its columns at a time."""
+    """Compute the gradient to a depthwise kernel, a few of its columns at a time."""
     above, before = window.padding  # rows and columns of zeros
     rows = (slope.shape[2] - 1) * window.stride[0] + weight.shape[2]  # that the kernel touches
     columns = (slope.shape[3] - 1) * window.stride[1]
@@ -91,7 +91,7 @@ class _ConvNorm(nn.Module):
         self.conv, self.norm, self.how, self.mirrored = conv, norm, how, False
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[N, C, H, W] → [N, O, H', W']."""
+        """Apply convolution, norm and clamp: [N, C, H, W] → [N, O, H', W']."""
         weight, bias, norm = self.conv.weight, self.conv.bias, self.norm
         if norm is not None:
             assert norm.running_var is not None and norm.running_mean is not None
@@ -114,7 +114,7 @@ class _Maps(nn.Module):
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] → [N, d, h, w]."""
+        """Compute maps of images: [N, 3, H, W] → [N, d, h, w]."""
         if isinstance(self.network, Foreign):
             return self.network.run(self.network.module, images)
         return self.network.maps(images)
@@ -129,12 +129,12 @@ class FixedNorms(Network):
         self.call, self.size, self.dim, self.extras = network.call, network.size, network.dim, network.extras
 
     def maps(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] → [N, d, h, w]."""
+        """Compute maps of images: [N, 3, H, W] → [N, d, h, w]."""
         maps: Tensor = self.body(images.flip(2, 3) if self.mirrored else images)
         return maps.flip(2, 3) if self.mirrored else maps
 
     def pool(self, maps: Tensor) -> Tensor:
-        """As the network does."""
+        """Pool as the network does."""
         return self.network.pool(maps)
 
 
@@ -165,7 +165,7 @@ def prepare_fixed_norms(network: Network) -> None:
 
 
 def trainable_copy(network: Network) -> Network:
-    """A copy whose parameters take gradients, rewritten where ``prepare_fixed_norms`` did so."""
+    """Copy a network with parameters that take gradients, rewritten where ``prepare_fixed_norms`` did so."""
     return copy.deepcopy(_REWRITTEN.get(network, network)).requires_grad_(True)
 
 
@@ -226,7 +226,7 @@ def _drop_identities(graph: fx.Graph, modules: dict[str, nn.Module]) -> None:
 
 
 def _can_be_mirrored(graph: fx.Graph, modules: dict[str, nn.Module]) -> bool:
-    """Whether some padding is wider at the right and below, none at the left, and nothing knows left from right."""
+    """Tell whether padding is wider only at the right and below, and nothing knows left from right."""
     uneven = False
     for node in graph.nodes:
         module = _module(node, modules)
@@ -243,7 +243,7 @@ def _can_be_mirrored(graph: fx.Graph, modules: dict[str, nn.Module]) -> bool:
 
 
 def _convolution(node: fx.Node, modules: dict[str, nn.Module]) -> nn.Conv2d | None:
-    """The layer of a node that is a plain convolution, called as a module or with a module's weight."""
+    """Return the layer of a node that is a plain convolution, called as a module or with a module's weight."""
     module = _module(node, modules)
     if type(module) is nn.Conv2d and module.padding_mode == "zeros" and not isinstance(module.padding, str):
         return module

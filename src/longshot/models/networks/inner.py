@@ -63,7 +63,7 @@ class InnerLoop:
 
 
 def tasks_at_once(device: torch.device) -> int:
-    """How many tasks are best computed side by side.
+    """Return how many tasks are best computed side by side.
 
     With weights of its own per task, a convolution over many tasks is a grouped one. On a CPU it is no faster than one
     task after the other, and its graph no longer fits the cache; an accelerator wants more work per call.
@@ -126,7 +126,7 @@ def _conv(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The signature is ``torch.conv2d``'s; padding by a word and images without a batch are left to PyTorch."""
+    """Apply a convolution with ``torch.conv2d``'s signature; PyTorch does padding by a word and single images."""
     if isinstance(padding, str) or input.dim() != 4:
         return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)
     window = Window(pair(stride), pair(padding), pair(dilation), groups)
@@ -141,7 +141,7 @@ def _max_pool(
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The signature is ``torch.max_pool2d``'s."""
+    """Pool, with ``torch.max_pool2d``'s signature."""
     kernel = pair(kernel_size)
     pooling = Pooling(kernel, pair(stride or kernel), pair(padding), pair(dilation), ceil_mode)
     return pool(input, pooling)
@@ -151,7 +151,7 @@ _QUICK: dict[Callable[..., Any], Callable[..., Tensor]] = {torch.conv2d: _conv, 
 
 
 def private_copy(network: Network) -> Network:
-    """A copy of the modules around the same weights, in evaluation mode (no dropout).
+    """Copy the modules around the same weights, in evaluation mode (no dropout).
 
     ``functional_call`` puts weights into a module for the length of a call, so two threads cannot share one.
     """
@@ -160,17 +160,17 @@ def private_copy(network: Network) -> Network:
 
 
 def has_batch_norm(network: Network) -> bool:
-    """Whether some layer normalises over the images of a batch."""
+    """Tell whether some layer normalises over the images of a batch."""
     return any(isinstance(module, _BatchNorm) for module in network.modules())
 
 
 def body_weights(network: Network) -> NamedTensors:
-    """The weights that turn images into vectors: all but ``extras``."""
+    """Return the weights that turn images into vectors: all but ``extras``."""
     return {name: value for name, value in network.named_parameters() if not name.startswith("extras.")}
 
 
 def loop_weights(network: Network, loop: InnerLoop) -> NamedTensors:
-    """The weights that an inner loop starts from: those of the body, and the head's where its start is learned."""
+    """Return the weights that an inner loop starts from: the body's, and the head's where its start is learned."""
     weights = body_weights(network)
     if loop.start == "learned":
         weights |= {path: network.extras[name] for path, name in zip(_IN_NETWORK, LEARNED_HEAD, strict=True)}
@@ -186,7 +186,7 @@ def query_logits(
     query: Tensor,
     way: int,
 ) -> Tensor:
-    """[E, Q, way] logits of the queries after every task's own inner loop from ``weights``; −∞ without support.
+    """Run every task's inner loop from ``weights`` and score its queries, −∞ without support; [E, Q, way].
 
     ``network`` is a ``private_copy``, ``weights`` its ``loop_weights``; support [E, S, 3, H, W], label [E, S] in
     0…way−1, query [E, Q, 3, H, W].
@@ -209,12 +209,12 @@ def query_logits(
 
 
 def _channels_last(values: Tensor) -> Tensor:
-    """Images or kernels in that layout; other tensors as they are."""
+    """Put images or kernels into channels-last layout; other tensors stay."""
     return values.contiguous(memory_format=torch.channels_last) if values.dim() == 4 else values
 
 
 def _learned_rows(weights: Mapping[str, Tensor], way: int) -> LinearHead:
-    """The learned start of the head for ``way`` classes; UserError where it was learned for fewer."""
+    """Return the learned start of the head for ``way`` classes; UserError where it was learned for fewer."""
     weight, bias = (weights[name] for name in _IN_NETWORK)
     if way > len(weight):
         raise UserError(
@@ -239,12 +239,12 @@ class _Body:
         return vectors
 
     def both(self, weights: NamedTensors, support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors of support and queries in one pass."""
+        """Compute vectors of support and queries in one pass."""
         vectors = self(weights, torch.cat((support, query)))
         return vectors[: self.rows], vectors[self.rows :]
 
     def queries(self, weights: NamedTensors, support: Tensor, query: Tensor) -> Tensor:
-        """Vectors of the queries; the support comes along where its statistics are needed."""
+        """Compute vectors of the queries; the support comes along where its statistics are needed."""
         return self.both(weights, support, query)[1] if self.normed else self(weights, query)
 
 
@@ -258,7 +258,7 @@ def _solved(
     query: Tensor,
     way: int,
 ) -> Tensor:
-    """[Q, way]; ``learned``: the start of the head, where the loop has one of its own. See ``query_logits``."""
+    """Solve one task as ``query_logits`` does; ``learned``: the start of the head, where it is learned. [Q, way]."""
     absent = F.one_hot(label, way).sum(0) == 0
     if loop.moves == "head":
         vectors, query_vectors = body.both(weights, support, query)
@@ -279,12 +279,12 @@ def _solved(
 
 
 def _shifted(start: Tensor, end: Tensor) -> Tensor:
-    """``end`` by value, ∂/∂start = 1: the way between them counts as a constant."""
+    """Return ``end`` by value with ∂/∂start = 1: the way between them counts as a constant."""
     return start + (end - start).detach()
 
 
 def _start(loop: InnerLoop, vectors: Tensor, label: Tensor, way: int) -> LinearHead:
-    """The head at zero or at the prototypes; vectors [S, d], label [S]."""
+    """Start the head at zero or at the prototypes; vectors [S, d], label [S]."""
     if loop.start == "zero":
         return vectors.new_zeros(way, vectors.shape[1]), vectors.new_zeros(way)
     means = prototypes(vectors, label, way)
@@ -292,14 +292,14 @@ def _start(loop: InnerLoop, vectors: Tensor, label: Tensor, way: int) -> LinearH
 
 
 def _logits(head: LinearHead, vectors: Tensor, absent: Tensor) -> Tensor:
-    """[N, way] = vectors Wᵀ + b, −∞ for classes without support."""
+    """Compute vectors Wᵀ + b, −∞ for classes without support; [N, way]."""
     return (vectors @ head[0].T + head[1]).masked_fill(absent, float("-inf"))
 
 
 def _head_slopes(
     head: LinearHead, vectors: Tensor, label: Tensor, absent: Tensor
 ) -> tuple[LinearHead, Tensor]:
-    """The gradient of the support's mean cross-entropy to (W, b) and to the vectors [S, d].
+    """Compute the gradient of the support's mean cross-entropy to (W, b) and to the vectors [S, d].
 
     With δ = (softmax(z Wᵀ + b) − y) / S: δᵀ z, Σ δ and δ W.
     """
@@ -311,7 +311,7 @@ def _head_slopes(
 def _moved_head(
     head: LinearHead, loop: InnerLoop, vectors: Tensor, label: Tensor, absent: Tensor
 ) -> LinearHead:
-    """The head after all steps on fixed vectors [S, d]."""
+    """Move the head by all steps on fixed vectors [S, d]."""
     for _ in range(loop.steps):
         slope, _ = _head_slopes(head, vectors, label, absent)
         if not loop.second_order:
@@ -329,7 +329,7 @@ def _moved(
     label: Tensor,
     absent: Tensor,
 ) -> tuple[NamedTensors, LinearHead]:
-    """Weights and head after all steps.
+    """Move weights and head by all steps.
 
     At a zero head the loss does not depend on the vectors, ∂L/∂z = (p − y) W / S = 0: the first step moves the head
     alone, and the second uses the vectors of the first. The same numbers as without the shortcut, one pass fewer.
@@ -349,7 +349,7 @@ def _moved(
 
 
 def _with_pull(body: _Body, weights: NamedTensors, support: Tensor) -> tuple[Tensor, Pull]:
-    """Vectors [S, d] of the support and the way back from a gradient on them to one on the weights."""
+    """Compute the support's vectors [S, d] and the way back from a gradient on them to one on the weights."""
     if body.alone:
         return _with_plain_pull(body, weights, support)
     results: Any = vjp(lambda moving: body(moving, support), weights)  # its type covers auxiliary results too
@@ -358,7 +358,7 @@ def _with_pull(body: _Body, weights: NamedTensors, support: Tensor) -> tuple[Ten
 
 
 def _with_plain_pull(body: _Body, weights: NamedTensors, support: Tensor) -> tuple[Tensor, Pull]:
-    """The same by ordinary autograd, which is differentiated again where gradients are tracked."""
+    """Do the same by ordinary autograd, which is differentiated again where gradients are tracked."""
     again = torch.is_grad_enabled()
     if not again:
         weights = {name: value.detach().requires_grad_() for name, value in weights.items()}

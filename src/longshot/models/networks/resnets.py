@@ -26,7 +26,7 @@ class StandardisedConv2d(nn.Conv2d):
     """
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, c, h, w] → [B, o, h', w']."""
+        """Apply the convolution with standardised kernels: [B, c, h, w] → [B, o, h', w']."""
         mean = self.weight.mean((1, 2, 3), keepdim=True)
         variance = self.weight.var((1, 2, 3), keepdim=True, correction=0)
         weight = (self.weight - mean) * (variance + 1e-10).rsqrt()
@@ -34,13 +34,13 @@ class StandardisedConv2d(nn.Conv2d):
 
 
 def conv(norm: str, inputs: int, outputs: int, kernel: int, *, stride: int = 1, bias: bool) -> nn.Conv2d:
-    """A k × k convolution that keeps the size (up to ``stride``); standardised where the norm is 'group'."""
+    """Make a k × k convolution that keeps the size (up to ``stride``); standardised where the norm is 'group'."""
     kind = StandardisedConv2d if norm == "group" else nn.Conv2d
     return kind(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=bias)
 
 
 def norm_layer(norm: str, channels: int) -> nn.Module:
-    """The layer that normalises maps [B, channels, h, w]."""
+    """Make the layer that normalises maps [B, channels, h, w]."""
     if norm == "batch":
         return nn.BatchNorm2d(channels)
     return nn.GroupNorm(groups(channels), channels) if norm == "group" else nn.Identity()
@@ -49,7 +49,7 @@ def norm_layer(norm: str, channels: int) -> nn.Module:
 def normed(
     norm: str, inputs: int, outputs: int, kernel: int, stride: int = 1, then: nn.Module | None = None
 ) -> list[nn.Module]:
-    """A convolution, its norm and what follows, if anything; a bias where there is no norm."""
+    """Make a convolution, its norm and what follows, if anything; a bias where there is no norm."""
     layers = [
         conv(norm, inputs, outputs, kernel, stride=stride, bias=norm == "none"),
         norm_layer(norm, outputs),
@@ -58,7 +58,7 @@ def normed(
 
 
 def groups(channels: int) -> int:
-    """The largest divisor of ``channels`` up to 32 that leaves at least two channels to a group.
+    """Find the largest divisor of ``channels`` up to 32 that leaves at least two channels to a group.
 
     (A group of one channel on a map of one position would be normalised to zero.)
     """
@@ -78,7 +78,7 @@ class _Block(nn.Module):
         self.side = nn.Identity() if same else nn.Sequential(*normed(norm, inputs, outputs, 1, stride))
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[B, inputs, h, w] → [B, outputs, h/stride, w/stride]."""
+        """Add the shortcut to the convolutions: [B, inputs, h, w] → [B, outputs, h/stride, w/stride]."""
         return F.relu(self.main(maps) + self.side(maps))
 
 
@@ -136,12 +136,12 @@ class ResNet(Network):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def maps(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, dim, H/32, W/32] (H/8, W/8 with the small stem)."""
+        """Compute maps of images: [B, 3, H, W] → [B, dim, H/32, W/32] (H/8, W/8 with the small stem)."""
         maps: Tensor = self.blocks(self.stem(images))
         return maps
 
     def published_names(self) -> dict[str, str]:
-        """What torchvision and easyfsl call the layers → what they are called here; the classifier is left out."""
+        """Map torchvision's and easyfsl's names of layers to those here; the classifier is left out."""
         names = {"conv1": "stem.0", "bn1": "stem.1"}
         layers = [("conv1", "bn1"), ("conv2", "bn2"), ("conv3", "bn3")][
             : 2 if self.block is BasicBlock else 3
@@ -202,7 +202,7 @@ class DropBlock(nn.Module):
         self.drop, self.block = drop, block
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[B, c, h, w] → the same shape."""
+        """Drop squares of maps in training: [B, c, h, w] → the same shape."""
         if not self.training or self.drop == 0:
             return maps
         height, width = maps.shape[-2:]
@@ -229,7 +229,7 @@ class ResNet12Block(nn.Module):
         self.drop = drop
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[B, inputs, h, w] → [B, outputs, h/2, w/2]."""
+        """Add the shortcut, pool and drop: [B, inputs, h, w] → [B, outputs, h/2, w/2]."""
         joined = F.leaky_relu(self.main(maps) + self.side(maps), _SLOPE)
         dropped: Tensor = self.drop(F.max_pool2d(joined, 2))
         return dropped
@@ -265,12 +265,12 @@ class ResNet12(Network):
                 nn.init.kaiming_normal_(module.weight, _SLOPE, mode="fan_out", nonlinearity="leaky_relu")
 
     def maps(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, 640, H/16, W/16]."""
+        """Compute maps of images: [B, 3, H, W] → [B, 640, H/16, W/16]."""
         maps: Tensor = self.blocks(images)
         return maps
 
     def published_names(self) -> dict[str, str]:
-        """What FEAT and easyfsl's ``feat_resnet12`` call the tensors → what they are called here."""
+        """Map the names of tensors of FEAT and easyfsl's ``feat_resnet12`` to those here."""
         names: dict[str, str] = {}
         for block in range(4):
             there, here = f"layer{block + 1}.0", f"blocks.{block}"
@@ -302,7 +302,7 @@ class Unit(nn.Module):
         self.proj = conv("group", inputs, outputs, 1, stride=stride, bias=False) if first else None
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[B, inputs, h, w] → [B, outputs, h/stride, w/stride]."""
+        """Add the shortcut to the convolutions: [B, inputs, h, w] → [B, outputs, h/stride, w/stride]."""
         out = F.relu(self.norms[0](maps))
         shortcut = maps if self.proj is None else self.proj(out)
         out = self.convs[0](out)
@@ -336,12 +336,12 @@ class BiT(Network):
         self.dim = inputs
 
     def maps(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, dim, H/32, W/32]."""
+        """Compute maps of images: [B, 3, H, W] → [B, dim, H/32, W/32]."""
         rooted = F.max_pool2d(F.pad(self.root(images), (1, 1, 1, 1)), 3, stride=2)
         return F.relu(self.norm(self.blocks(rooted)))
 
     def published_names(self) -> dict[str, str]:
-        """What the published ``.npz`` call the arrays → the tensors here; the head is not among them."""
+        """Map the names of arrays in the published ``.npz`` to the tensors here; the head is not among them."""
         names = {"resnet/root_block/standardized_conv2d/kernel": "root.weight"}
         number = 0
         for block, count in enumerate(self.units, 1):

@@ -48,12 +48,12 @@ class CNN4(Network):
         self.blocks = nn.Sequential(*blocks)
 
     def maps(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, width, H/16, W/16]."""
+        """Compute maps of images: [B, 3, H, W] → [B, width, H/16, W/16]."""
         maps: Tensor = self.blocks(images)
         return maps
 
     def pool(self, maps: Tensor) -> Tensor:
-        """[B, width, h, w] → [B, dim]."""
+        """Average or flatten maps: [B, width, h, w] → [B, dim]."""
         return maps.flatten(1) if self.flatten else super().pool(maps)
 
 
@@ -70,7 +70,7 @@ class Attention(nn.Module):
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[B, n, d] → [B, n, d]."""
+        """Mix tokens by attention: [B, n, d] → [B, n, d]."""
         query, key, value = (
             layer(tokens).unflatten(2, (self.heads, -1)).transpose(1, 2)  # [B, heads, n, d/heads]
             for layer in (self.query, self.key, self.value)
@@ -90,7 +90,7 @@ class TransformerBlock(nn.Module):
         self.expand, self.shrink = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[B, n, d] → [B, n, d]."""
+        """Apply attention and the two layers: [B, n, d] → [B, n, d]."""
         tokens = tokens + self.attention(self.norm1(tokens))
         mixed: Tensor = self.shrink(F.gelu(self.expand(self.norm2(tokens))))
         return tokens + mixed
@@ -137,7 +137,7 @@ class ViT(Network):
                 nn.init.zeros_(module.bias)
 
     def tokens(self, images: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """[B, 3, H, W] → tokens [B, n, d] (the class token first, where there is one) and the map's h, w."""
+        """Compute tokens [B, n, d] of images (the class token first, where there is one) and the map's h, w."""
         maps = self.patches(images)
         height, width = int(maps.shape[2]), int(maps.shape[3])
         tokens = maps.flatten(2).transpose(1, 2) + positions(height, width, self.dim).to(maps)
@@ -147,20 +147,20 @@ class ViT(Network):
         return seen, (height, width)
 
     def maps(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, d, H/patch, W/patch]: the last patches where they lie in the image."""
+        """Lay the last patches out as in the image: [B, 3, H, W] → [B, d, H/patch, W/patch]."""
         tokens, sides = self.tokens(images)
         patches = tokens if self.first is None else tokens[:, 1:]
         return patches.transpose(1, 2).reshape(len(patches), self.dim, *sides)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] → [B, d]."""
+        """Compute vectors of images: [B, 3, H, W] → [B, d]."""
         if self.first is None:
             return super().forward(images)
         return self.tokens(images)[0][:, 0]
 
 
 def positions(height: int, width: int, dim: int) -> Tensor:
-    """[height·width, dim]: sin and cos of row and column at dim/4 frequencies from 1 down to 1/10,000."""
+    """Compute sin and cos of row and column at dim/4 frequencies from 1 down to 1/10,000; [height·width, dim]."""
     frequencies = 10_000.0 ** -torch.linspace(0, 1, dim // 4)
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     angles = [coordinates.flatten().float().outer(frequencies) for coordinates in (rows, columns)]

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from longshot.base import UserError, count, first
-from longshot.data import branches, under
+from longshot.data import class_branches, take_branch
 from longshot.studies.engine.presets import get_study
 from longshot.studies.engine.settings import AsList, Names, Number, StudySettings, Text, in_order
 from longshot.tasks import AnyShape, FixedShape, Split
@@ -148,7 +148,7 @@ def reserved_count(settings: CrossDomainSettings) -> int:
 
 def _usable(settings: CrossDomainSettings, dataset: Dataset) -> tuple[list[str], list[str]]:
     """Domains with enough classes and images; what is left out is told."""
-    branch_names = branches(dataset)
+    branch_names = class_branches(dataset)
     if not branch_names:
         raise UserError(
             f"Dataset '{dataset.name}' has {count(len(dataset.class_ids), 'class', 'classes')} and no branches, but "
@@ -164,7 +164,7 @@ def _usable(settings: CrossDomainSettings, dataset: Dataset) -> tuple[list[str],
         )
     names, notes, small = [], [], []
     for name in candidates:
-        part = under(dataset, name)
+        part = take_branch(dataset, name)
         if len(part.class_ids) >= FEWEST_CLASSES and int(part.sizes.min()) >= 2:
             names.append(name)
         else:
@@ -217,7 +217,9 @@ def _run(
         f"Run {number + 1}: tested on {', '.join(sorted(tested))}; shared networks trained on {', '.join(train)}, "
         f"validated on {', '.join(validation)}."
     )
-    domains = tuple(_domain(settings, under(dataset, name), name, seed, notes) for name in sorted(tested))
+    domains = tuple(
+        _domain(settings, take_branch(dataset, name), name, seed, notes) for name in sorted(tested)
+    )
     return Repetition(
         number,
         seed,

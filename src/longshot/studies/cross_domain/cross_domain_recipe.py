@@ -143,9 +143,9 @@ def random_network(call: str, side: int, seed: int) -> Network:
 
 def open_weights(call: str, side: int, seed: int = 0) -> Network:
     """A network by name for pictures of so many pixels."""
-    from longshot.models import open_network
+    from longshot.models import get_network
 
-    return open_network(call, size=(side, side), seed=seed)
+    return get_network(call, size=(side, side), seed=seed)
 
 
 def all_trainings(settings: CrossDomainSettings, data: DomainData) -> dict[str, StudyTraining]:

@@ -282,23 +282,20 @@ def run_study(
     study : str, Path or Study
         A preset by name, a study file of your own, or a study from ``get_study`` and ``layered``.
     datasets : dataset, sequence or mapping
-        What it runs on. A study over several datasets takes them by name, as a mapping or as texts ``NAME=PATH``.
-    out : path
-        Folder of the study; one in which another study has finished something is refused.
+        What it runs on. A study over several datasets takes them by name, as a mapping or as texts
+        ``NAME=PATH``.
     backbone : str, optional
-        The setting ``backbone``, for short.
-    settings : mapping, optional
-        Settings that differ from the study's.
+        Backbone whose features to use; the same as --set backbone=…
+    settings : KEY=VALUE, mapping, optional
+        Change a setting; repeat for several.
     config : path, optional
-        A study file whose settings replace the preset's; ``settings`` and ``backbone`` go on top.
-    workers : int, optional
-        Threads, one per core by default; they change no result.
-    device : str
-        "auto", "cpu", "cuda" or "mps".
-    engine : str, optional
-        What computes backbones, as in ``embed``.
-    on, gpus_per_worker, retry_failed : optional
-        Where the work runs, as in ``embed``: "local", "ray" or "ray://HOST:PORT".
+        Study file whose settings replace the preset's. ``settings`` and ``backbone`` go on top.
+    out : path
+        Folder of the study. One in which another study has finished something is refused.
+    workers : optional
+        As in ``evaluate``.
+    device, engine, on, gpus_per_worker, retry_failed : optional
+        As in ``embed``.
 
     Returns
     -------

@@ -12,7 +12,16 @@ import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from longshot.base import Ints, Record, UserError, count, first
-from longshot.data import TASKS, Dataset, ImageStore, RowsStore, Taxonomy, assemble, branches, under
+from longshot.data import (
+    VTAB_TASKS,
+    Dataset,
+    ImageStore,
+    RowsStore,
+    Taxonomy,
+    assemble,
+    class_branches,
+    take_branch,
+)
 from longshot.studies.engine.recipe import NAME, GivenDataset, check_names
 from longshot.studies.engine.settings import Ascending, AsList, MethodList, Names, StudySettings, Text
 from longshot.studies.engine.study_training import NetworkSettings, check_options
@@ -33,7 +42,7 @@ MD = {
     "mscoco": "MSCOCO",
 }
 GROUPS = ("natural", "specialized", "structured")
-VTAB = {name: task for name, task in TASKS.items() if name != "dtd"}  # VTAB-v2: DTD is a source of MD-v2
+VTAB = {name: task for name, task in VTAB_TASKS.items() if name != "dtd"}  # VTAB-v2: DTD is a source of MD-v2
 ROLES = ("md", *GROUPS, "upstream")
 CLASS = "class"  # in a cut: the dataset's own classes as labels
 TITLES = {**MD, **{name: task.title for name, task in VTAB.items()}}  # in the paper's order
@@ -129,8 +138,10 @@ def cut_dataset(data: Dataset, cut: CutSettings, seed: int) -> list[StudySource]
     test = data.splits.get("test")
     note = "" if test else f"{data.name} has no test classes, so episodes and upstream data share classes."
     sources = [StudySource(data.name, "upstream", data, False, note)]
-    wide = [branch for branch in branches(data) if len(_tested(under(data, branch))) >= _LEAST_WAY]
-    parts = [under(data, branch) for branch in wide[: cut.md]]
+    wide = [
+        branch for branch in class_branches(data) if len(_tested(take_branch(data, branch))) >= _LEAST_WAY
+    ]
+    parts = [take_branch(data, branch) for branch in wide[: cut.md]]
     if not parts and cut.md:
         parts = [replace(data, name=f"{data.name}-classes")]
     sources += [StudySource(part.name, "md", part, False) for part in parts]

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.base import Floats, Ints, UserError, count, first, note, progress, with_engine
-from longshot.data import SPLITS, Dataset, TaxonomyLike, as_dataset, no_taxonomy, reduced, with_taxonomy
+from longshot.data import (
+    SPLITS,
+    Dataset,
+    TaxonomyLike,
+    as_dataset,
+    no_taxonomy,
+    with_reduction,
+    with_taxonomy,
+)
 from longshot.models import Features, embed
 from longshot.tasks.splits.embeddings import (
     MEASURES,
@@ -33,7 +41,7 @@ from longshot.tasks.splits.embeddings import (
     tree_gap,
     ward,
 )
-from longshot.tasks.splits.hardness import Hardness, hardness_of, reference_splits
+from longshot.tasks.splits.hardness import Hardness, measure_hardness, reference_splits
 from longshot.tasks.splits.proxy import Proxy, Unmeasurable
 from longshot.tasks.splits.published_splits import open_split
 from longshot.tasks.splits.split import SHOT, WAY, Split, SplitLike
@@ -219,24 +227,24 @@ def compare_splits(
     Parameters
     ----------
     splits : Split, str, path, sequence or mapping
-        What ``open_split`` takes. A file is called by its name without ending, another split by its own name or by what
-        was written; a mapping gives names.
+        What ``open_split`` takes. A file is called by its name without ending, another split by its own name or
+        by what was written; a mapping gives names.
     dataset : Dataset, str or path
-        Whose classes the splits name.
-    backbones : str, object or sequence
-        What the classes are seen through; anything that ``embed`` takes.
+        Dataset whose classes the splits name: a name or a path.
+    backbones : str, object or list
+        Backbone whose features give the class embeddings; repeat for several. Anything that ``embed`` takes.
     order : path, optional
-        For published splits: one class id a line, in the order of their numbers.
+        For published splits: text file with one class id a line, in the order of their numbers.
     hardness : bool
-        Whether to measure how hard the splits are: class similarity and transfer loss.
+        Measure class similarity and transfer loss.
     references : bool
-        Whether to add random and semantic splits (means of 20 each) and the published ones that fit the dataset.
-    way, shot : int
-        Of the tasks by which hardness is measured: classes, and support images of each.
-    device : str
-        Where to compute with the backbone: auto, cpu, cuda or mps.
-    engine : str, optional
-        What computes backbones, as in ``embed``.
+        Add random, semantic and fitting published splits. Of random and semantic ones, means of 20 are taken.
+    way : int, at least 2
+        Classes of measured tasks. By these tasks hardness is measured.
+    shot : int, at least 1
+        Their supports per class.
+    device, engine : optional
+        As in ``embed``.
 
     Returns
     -------
@@ -298,7 +306,7 @@ def _hardness(
     if proxy is None:
         return None
     try:
-        return hardness_of(proxy, draws, name)
+        return measure_hardness(proxy, draws, name)
     except Unmeasurable as error:
         if not quiet:
             note(f"how hard it is was not measured: {error}")
@@ -322,18 +330,16 @@ def compare_trees(
     ----------
     dataset : Dataset, str or path
         Whose classes are clustered.
-    backbones : str, object or sequence
-        One tree for each; with several, they are compared with each other, too.
-    taxonomy : Taxonomy or path, optional
-        In place of the dataset's own: a file, or "wordnet" for classes that are called by WordNet ids.
-    reduction : {"shortest-paths"}, optional
-        Keep one shortest path per class.
-    pairs : int
-        How many pairs of classes to list, per backbone and direction, that the two see most differently.
-    device : str
-        Where to compute with the backbone: auto, cpu, cuda or mps.
-    engine : str, optional
-        What computes backbones, as in ``embed``.
+    backbones : str, object or list
+        Backbone whose features give the class embeddings; repeat for several. There is a tree for each; with
+        several, they are compared with each other, too.
+    taxonomy, reduction : optional
+        As in ``measure_distances``.
+    pairs : int, at least 0
+        Odd pairs to print. They are those that a tree and the taxonomy see most differently, per backbone and
+        direction.
+    device, engine : optional
+        As in ``embed``.
 
     Examples
     --------
@@ -341,7 +347,7 @@ def compare_trees(
     """
     opened = as_dataset(dataset)
     class_ids = opened.class_ids
-    above = reduced(with_taxonomy(opened, taxonomy), reduction).taxonomy
+    above = with_reduction(with_taxonomy(opened, taxonomy), reduction).taxonomy
     if above is None:
         raise no_taxonomy(opened, " to compare with")
     hierarchy = taxonomy_hops(above, class_ids)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular, svdvals
-from scipy.special import logsumexp
+from scipy.special import log_softmax
 
 from longshot.base import Floats, Ints, UserError, count, first, progress
 from longshot.models import Features
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 _PAIR_BLOCK = 1 << 22  # numbers of a temporary block: 32 MB of float64
-_BLOCK = 1 << 25  # bytes of float64 in flight while a memory-mapped array is summed
 
 
 def class_embeddings(features: Features) -> Floats:
@@ -45,7 +44,7 @@ def class_embeddings(features: Features) -> Floats:
     Parameters
     ----------
     features : Features
-        Read once, front to back, in blocks of rows that are summed in float64.
+        Read once, class by class, and summed in float64.
 
     Returns
     -------
@@ -53,59 +52,47 @@ def class_embeddings(features: Features) -> Floats:
         In the order of ``features.class_ids``. UserError for classes without images, without a direction, or with the
         same embedding.
     """
-    sizes = np.diff(features.offsets)
-    empty = [features.class_ids[c] for c in np.flatnonzero(sizes <= 0).tolist()]
+    empty = [features.class_ids[c] for c in np.flatnonzero(np.diff(features.offsets) <= 0).tolist()]
     if empty:
         raise UserError(
-            f"{count(empty, 'class', 'classes')} of {len(sizes):,} of '{features.dataset}' have no image "
+            f"{count(empty, 'class', 'classes')} of {len(features.class_ids):,} of '{features.dataset}' have no image "
             f"({first(empty)}); a class embedding is a mean of at least one."
         )
-    means = _class_sums(features) / sizes[:, None]
-    return normalise(means, features.class_ids, f"'{features.dataset}' under '{features.backbone}'")
+    embeddings = class_means(features, np.arange(len(features.class_ids)))
+    refuse_twins(embeddings, features.class_ids, f"'{features.dataset}' under '{features.backbone}'")
+    return embeddings
 
 
-def normalise(means: Floats, class_ids: Sequence[str], where: str = "The embeddings") -> Floats:
-    """Scale class means [C, d] to the unit sphere; refuse means of no direction and classes that coincide."""
+def class_means(features: Features, classes: Ints) -> Floats:
+    """Return the mean feature of each of the ``classes`` [P] that have images, on the unit sphere [P, d]."""
+    rows = [features.array[features.rows(c)] for c in classes.tolist()]
+    means = np.stack([each.mean(0, dtype=np.float64) for each in rows])
     norms = np.linalg.norm(means, axis=1)
-    aimless = [class_ids[c] for c in np.flatnonzero(~(np.isfinite(norms) & (norms > 0))).tolist()]
+    without = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
+    aimless = [features.class_ids[classes[position]] for position in without.tolist()]
     if aimless:
         raise UserError(
-            f"{count(aimless, 'class', 'classes')} of {where} have a mean feature of zero or not finite "
-            f"({first(aimless)}), which has no direction",
+            f"{count(aimless, 'class', 'classes')} of '{features.dataset}' under '{features.backbone}' have a mean "
+            f"feature of zero or not finite ({first(aimless)}), which has no direction",
             "use another backbone or check the images",
         )
     unit: Floats = means / norms[:, None]
-    refuse_twins(unit, class_ids, where)
     return unit
 
 
 def refuse_twins(embeddings: Floats, class_ids: Sequence[str], where: str) -> None:
     """Raise UserError when two classes have the same embedding (to nine digits): no distance tells them apart."""
-    rounded = np.ascontiguousarray(np.round(embeddings, 9) + 0.0)  # + 0.0: minus zero equals zero
-    rows = rounded.view(np.dtype((np.void, rounded.itemsize * rounded.shape[1])))[:, 0]
-    order = np.argsort(rows, kind="stable").tolist()
-    same = np.flatnonzero(rows[order[1:]] == rows[order[:-1]]).tolist()
-    if same:
-        pair = sorted((class_ids[order[same[0]]], class_ids[order[same[0] + 1]]))
+    _, first_of, counts = np.unique(
+        np.round(embeddings, 9) + 0.0, axis=0, return_inverse=True, return_counts=True
+    )
+    if counts.max() > 1:
+        numbers = first_of.reshape(-1)
+        pair = sorted(class_ids[c] for c in np.flatnonzero(numbers == counts.argmax()).tolist())
         raise UserError(
-            f"{count(len(same), 'pair')} of the {len(class_ids):,} classes of {where} have identical embeddings "
-            f"('{pair[0]}' and '{pair[1]}'); are they the same images? Merge them or use another backbone."
+            f"{count(int(counts.sum() - len(counts)), 'pair')} of the {len(class_ids):,} classes of {where} have "
+            f"identical embeddings ('{pair[0]}' and '{pair[1]}'); are they the same images? Merge them or use another "
+            "backbone."
         )
-
-
-def _class_sums(features: Features) -> Floats:
-    """Sum the rows of each class [C, d], reading the memory map in blocks of bounded size."""
-    array, offsets = features.array, features.offsets
-    sums = np.zeros((len(offsets) - 1, features.dim))
-    step = max(1, _BLOCK // (8 * features.dim))
-    for start in range(0, len(array), step):
-        stop = min(start + step, len(array))
-        # the classes that have rows in [start, stop), and where each begins inside the block
-        low, high = np.searchsorted(offsets, start, "right") - 1, np.searchsorted(offsets, stop, "left")
-        begins = np.maximum(offsets[low:high], start) - start
-        block = np.asarray(array[start:stop], dtype=np.float64)
-        sums[low:high] += np.add.reduceat(block, begins, axis=0)
-    return sums
 
 
 def flatten(embeddings: Floats) -> Floats:
@@ -162,8 +149,7 @@ def log_class_probabilities(embeddings: Floats, centroid: Floats, temperature: f
 
     ‖μ‖² is the same for every class and drops out of the softmax.
     """
-    logits = temperature * (2 * embeddings @ centroid - np.einsum("cd,cd->c", embeddings, embeddings))
-    return np.asarray(logits - logsumexp(logits))
+    return np.asarray(log_softmax(temperature * (2 * embeddings @ centroid - (embeddings**2).sum(1))))
 
 
 def kl(log_p: Floats, log_q: Floats) -> float:
@@ -214,17 +200,15 @@ def fit_gaussian(points: Floats, damping: float = DAMPING) -> Gaussian:
     """Fit mean and unbiased covariance of points [n, d], plus ``damping`` on the diagonal; n = 1 has only that."""
     if len(points) == 0:
         raise UserError("A Gaussian needs at least one embedding to be fitted to; none was given.")
-    centred = points - points.mean(0)
-    covariance = centred.T @ centred / max(1, len(points) - 1)
+    covariance = np.cov(points.T, ddof=min(1, len(points) - 1))
     return Gaussian(points.mean(0), covariance + damping * np.eye(points.shape[1]))
 
 
 def weighted_gaussian(points: Floats, log_weights: Floats) -> Gaussian:
     """Return mean and covariance of points [C, d] under weights [C] that sum to 1, damped."""
     weights = np.exp(log_weights)
-    mean = weights @ points
-    centred = points - mean
-    return Gaussian(mean, (centred * weights[:, None]).T @ centred + DAMPING * np.eye(points.shape[1]))
+    covariance = np.cov(points.T, aweights=weights, ddof=0)
+    return Gaussian(weights @ points, covariance + DAMPING * np.eye(points.shape[1]))
 
 
 def gaussian_kl(a: Gaussian, b: Gaussian) -> float:

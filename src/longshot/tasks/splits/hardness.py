@@ -89,32 +89,28 @@ class Hardness:
 
 
 def measure_hardness(
-    proxy: Proxy, parts: Mapping[str, Ints], name: str = "", seeds: Sequence[int] = range(SEEDS)
+    proxy: Proxy, draws: Sequence[Mapping[str, Ints]], name: str = "", seeds: Sequence[int] = range(SEEDS)
 ) -> Hardness:
-    """Measure one split, with intervals over seeds: draws of supports and of other train classes.
+    """Measure one split by several seeds, or several splits of one kind by one seed each; Unmeasurable if too small.
 
     Parameters
     ----------
     proxy : Proxy
         The features that it is seen through.
-    parts : mapping
-        train and test → positions of their classes.
+    draws : sequence of mappings
+        Of each split: train and test → positions of their classes. Intervals are over seeds for one split, over splits
+        for several.
     name : str
         What the split is called, for errors.
     seeds : sequence of int
-        One measurement each.
+        Draws of supports and of other train classes, for one split.
     """
-    check_measurable(proxy, parts, name)
-    learnt = proxy.learn(parts["train"])
-    return Hardness.over(np.array([seed_hardness(proxy, parts, seed, learnt) for seed in seeds]), proxy)
-
-
-def measure_draws(proxy: Proxy, draws: Sequence[Mapping[str, Ints]], name: str = "") -> Hardness:
-    """Measure several splits of one kind, such as random ones: one seed each, with intervals over the splits."""
     values = []
-    for seed, parts in enumerate(draws):
+    for number, parts in enumerate(draws):
         check_measurable(proxy, parts, name)
-        values.append(seed_hardness(proxy, parts, seed, proxy.learn(parts["train"])))
+        learnt = proxy.learn(parts["train"])
+        own_seeds = seeds if len(draws) == 1 else [number]
+        values += [seed_hardness(proxy, parts, seed, learnt) for seed in own_seeds]
     return Hardness.over(np.array(values), proxy, len(draws))
 
 
@@ -214,11 +210,6 @@ def open_reference(
     return [open_split(spec, dataset, order=order)]
 
 
-def hardness_of(proxy: Proxy, draws: Sequence[Mapping[str, Ints]], name: str = "") -> Hardness:
-    """Measure over seeds for one split, over splits for several; Unmeasurable where parts are too small."""
-    return measure_hardness(proxy, draws[0], name) if len(draws) == 1 else measure_draws(proxy, draws, name)
-
-
 def measure_references(
     proxy: Proxy, references: Mapping[str, Sequence[Split]], dataset: Dataset
 ) -> dict[str, Hardness]:
@@ -227,7 +218,7 @@ def measure_references(
     with progress("references", total=len(references), unit="splits") as bar:
         for name, splits in references.items():
             try:
-                measured[name] = hardness_of(proxy, [split.positions(dataset) for split in splits], name)
+                measured[name] = measure_hardness(proxy, [split.positions(dataset) for split in splits], name)
             except Unmeasurable:  # said once, of the split that is looked at: it has the same sizes
                 continue
             bar.advance()
@@ -248,7 +239,7 @@ def with_hardness(
         proxy = Proxy(features, way, shot)
         hardness = [
             split.made.get("hardness")
-            or measure_hardness(proxy, split.positions(dataset), split.name).record()
+            or measure_hardness(proxy, [split.positions(dataset)], split.name).record()
             for split in splits
         ]
     except Unmeasurable as error:

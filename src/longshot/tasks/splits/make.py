@@ -120,72 +120,66 @@ def make_split(
     ----------
     dataset : Dataset, str or path
         A dataset, its name or its path.
-    like : Split, str or path, optional
-        As hard as this split of the dataset, in frozen accuracy, learnt accuracy and transfer loss. What ``open_split``
-        takes; a bare ``random`` or ``semantic`` is the mean of 20 such splits.
-    harder_than : Split, str or path, optional
-        Harder than this split, ``by`` so many points of learnt accuracy.
-    by : float, optional
-        Of ``harder_than``: points of accuracy, such as 15.
-    learnt_accuracy : float, optional
-        At this accuracy after learning from the train classes, a share such as 0.65.
-    divergence : float, optional
-        How far train and test classes are apart, seen through ``backbone`` or ``features``; 0 is random.
-    sweep : sequence of float, optional
+    like : SPLIT, Split, str or path, optional
+        As hard as this split: fc100, random, a split.json …, in frozen accuracy, learnt accuracy and transfer
+        loss. What ``open_split`` takes; a bare ``random`` or ``semantic`` is the mean of 20 such splits.
+    harder_than : SPLIT, Split, str or path, optional
+        Harder than this split, ``by`` so many points.
+    by : POINTS, float, optional
+        Of ``harder_than``: points of learnt accuracy, as 15.
+    learnt_accuracy : SHARE, float, optional
+        At this accuracy after learning from the train classes, as 0.65.
+    divergence : R, float, optional
+        How far train and test classes are apart; 0 is random. They are seen through ``backbone`` or
+        ``features``.
+    sweep : R,R,…, sequence of float, optional
         One split for each of several divergences.
     random : bool
         Classes at random.
     semantic : bool
         Whole super-classes of the dataset's taxonomy.
-    published : str, optional
-        A published list: ``atg:cifar100@0.96``, ``cifar-fs``, ``fc100`` and others.
+    published : NAME, str, optional
+        A published list: atg:cifar100@0.96, cifar-fs, fc100 …
     backbone : str or object, optional
-        What the classes are seen through; anything that ``embed`` takes. Random, semantic and published splits need
-        none, and are measured where there is one.
-    features : Features or path, optional
-        Features of the dataset instead, or their FILE.npy.
-    mode : str, optional
-        ``principal`` (default) or ``paper``.
-    measure : str, optional
-        ``kl-symmetric`` (default), ``kl``, ``wasserstein`` or ``euclidean``.
-    assignment : str, optional
-        ``drawn`` (default in mode principal) or ``sorted`` (default in mode paper).
-    restarts : int, optional
-        Repeat at random and note how far the splits agree.
-    optimiser : str, optional
-        Of mode paper: ``lbfgs`` (default), or ``sgd``, the published one.
-    start : str, optional
-        Of mode paper: ``principal`` (default) or ``random``.
+        What the classes are seen through (see 'longshot backbones'). Anything that ``embed`` takes. Random,
+        semantic and published splits need none, and are measured where there is one.
+    features : Features, or file or URL, optional
+        FILE.npy of 'longshot embed -o' instead.
+    mode : {"principal", "paper"}, optional
+        How classes are assigned to parts. Default: principal.
+    measure : {"kl-symmetric", "kl", "wasserstein", "euclidean"}, optional
+        Divergence of the train and test classes. Default: kl-symmetric.
+    assignment : {"drawn", "sorted"}, optional
+        Whether classes are drawn by their probability, or sorted by it. Default: drawn in mode principal,
+        sorted in mode paper.
+    restarts : int, at least 1, optional
+        Repeat at random and say how far the splits agree.
+    optimiser : {"lbfgs", "sgd"}, optional
+        Of mode paper: sgd is the published one. Default: lbfgs.
+    start : {"principal", "random"}, optional
+        Of mode paper: where the optimiser begins. Default: principal.
     penalty : float, optional
-        Of mode paper: λ, the weight of (D − R)²; 1 by default.
-    level : int, optional
-        Of semantic splits: the depth of super-classes; the parents of the classes by default.
-    taxonomy : str, path or Taxonomy, optional
-        Of semantic splits: a hierarchy in place of the dataset's own: a taxonomy file, or ``"wordnet"`` for classes
-        that are called by WordNet ids.
-    reduction : {"shortest-paths"}, optional
-        Of semantic splits: keep one shortest path per class.
-    order : path, optional
-        Of published splits: a text file of class ids in the order of the published numbers, one a line.
-    ratios : sequence of 3 floats, optional
-        Shares of train, validation and test, (0.6, 0.2, 0.2) by default; with ``like``, those of that split.
-        Validation and test get ⌊ratio · classes⌋ classes each, train the others.
-    way, shot : int
-        Of the tasks by which hardness is measured: classes, and support images of each.
+        Of mode paper: λ, the weight of (D − R)². Default: 1.
+    level : int, at least 0, optional
+        Of semantic splits: depth of super-classes. Default: the classes' parents.
+    taxonomy, reduction : optional
+        As in ``measure_distances``.
+    order : file, optional
+        Class ids in the order of the published numbers, one a line.
+    ratios : T,V,T, sequence of 3 floats, optional
+        Shares of train, validation and test. With ``like``, those of that split. Validation and test get ⌊ratio
+        · classes⌋ classes each, train the others. Default: 0.6,0.2,0.2.
+    way, shot : optional
+        As in ``compare_splits``.
     hardness : bool
-        Whether to measure how hard the split is, where there are features. A target always is.
-    out : path, optional
-        split.json to write, or ``"-"`` for the screen; a sweep adds -R to the name of each file.
+        Measure how hard the split is, where there are features. A target always is.
+    out : file, optional
+        split.json to write; a sweep adds -R to the name. ``"-"`` is the screen.
     force : bool
         Replace what is there, even if it is no split that Longshot wrote.
-    identity : {"content", "names"}, optional
-        What split.json vouches for: the bytes of the dataset's images, or only their names. That of the dataset unless
-        given.
-    device : str
-        Where to compute with the backbone: auto, cpu, cuda or mps.
-    engine : str, optional
-        What computes backbones, as in ``embed``.
-    seed : int
+    identity, device, engine : optional
+        As in ``embed``.
+    seed : int, at least 0
         Random seed.
 
     Returns

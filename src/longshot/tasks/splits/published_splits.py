@@ -22,8 +22,8 @@ from longshot.data import (
     Taxonomy,
     as_dataset,
     no_taxonomy,
-    reduced,
     taxonomy_facts,
+    with_reduction,
 )
 from longshot.tasks.splits.split import RATIOS, Split, assign, from_labels, no_split_file, part_sizes
 
@@ -237,7 +237,7 @@ def semantic_split(
     reduction : str, optional
         Which paths of the taxonomy count; see ``class_distances``.
     """
-    dataset = reduced(dataset, reduction)
+    dataset = with_reduction(dataset, reduction)
     if dataset.taxonomy is None:
         raise no_taxonomy(dataset, " to take super-classes from")
     sizes = part_sizes(len(dataset.class_ids), ratios)
@@ -277,22 +277,15 @@ def super_classes(
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Return disjoint (name, classes), sorted by name: groups that share a class are joined, ``a + b`` by name."""
     groups = taxonomy.groups(class_ids) if level is None else taxonomy.groups_at(class_ids, level)
+    from scipy.cluster.hierarchy import DisjointSet
+
+    joined = DisjointSet(groups)
     home: dict[str, str] = {}
-    above: dict[str, str] = {group: group for group in groups}
-
-    def top(group: str) -> str:
-        while above[group] != group:
-            group = above[group]
-        return group
-
     for group, members in groups.items():
         for member in members:
-            above[top(group)] = top(home.setdefault(member, group))
-    joined: dict[str, list[str]] = {}
-    for group in groups:
-        joined.setdefault(top(group), []).append(group)
+            joined.merge(group, home.setdefault(member, group))
     families = []
-    for names in joined.values():
+    for names in map(sorted, joined.subsets()):
         everyone = sorted({member for group in names for member in groups[group]})
         families.append((" + ".join(name or taxonomy.label(name) for name in names), tuple(everyone)))
     return sorted(families)

@@ -41,7 +41,8 @@ from longshot.data import (
 
 FORMAT = 1
 RATIOS = (0.6, 0.2, 0.2)
-WAY, SHOT = 5, 5  # of the tasks that tell how hard a split is
+WAY = 5  # classes of the tasks that tell how hard a split is
+SHOT = 5  # and their support images per class
 Parts: TypeAlias = tuple[Ints, Ints, Ints]  # class positions: train, validation, test
 KIND = OutputKind("split", {".json": has_json(format=..., made=..., fingerprint=..., train=...)})
 

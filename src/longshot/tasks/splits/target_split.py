@@ -33,7 +33,6 @@ from longshot.tasks.splits.embeddings import between, gap, ward
 from longshot.tasks.splits.hardness import (
     Hardness,
     check_measurable,
-    hardness_of,
     measure_hardness,
     open_reference,
 )
@@ -184,7 +183,7 @@ class Searcher:
     def _judge_well(self, candidate: Candidate) -> Candidate:
         """Judge by several seeds, with transfer loss."""
         parts = dict(zip(SPLITS, candidate.parts, strict=True))
-        hardness = measure_hardness(self.proxy, parts, seeds=SEARCH_SEEDS)
+        hardness = measure_hardness(self.proxy, [parts], seeds=SEARCH_SEEDS)
         return replace(
             candidate,
             frozen=hardness.frozen.mean,
@@ -312,11 +311,11 @@ def target_split(
     check_measurable(proxy, dict(zip(SPLITS, assign(searcher.embeddings[:, 0], searcher.sizes), strict=True)))
     called = _called(spec, references)
     draws = [split.positions(dataset) for split in references]
-    reference = hardness_of(proxy, draws, called) if draws else None
+    reference = measure_hardness(proxy, draws, called) if draws else None
     goal = _goal(target, reference)
     search = searcher.search(goal)
     parts = search.winner.parts
-    hardness = measure_hardness(proxy, dict(zip(SPLITS, parts, strict=True)))
+    hardness = measure_hardness(proxy, [dict(zip(SPLITS, parts, strict=True))])
     if _misses(goal, hardness):
         raise _unreachable(target, goal, called, search, hardness, proxy)
     made = {

@@ -1,17 +1,8 @@
-"""Verbs that load torch when they are imported: check a method, train and tune, find what datasets share."""
+"""The common test of a method: the rules that every method of Longshot keeps."""
 
 from __future__ import annotations
 
-from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from longshot.api.tuning import TuningResult
-from longshot.api.tuning import tune as run_tuning
-from longshot.audit import Overlap
-from longshot.audit import find_overlap as find
-from longshot.reports import folder_curves
-from longshot.training import TrainedNetwork
-from longshot.training import train as run_training
 
 if TYPE_CHECKING:
     from longshot.models import ImageMethod, Method
@@ -64,21 +55,3 @@ def check_method(method: str | Method | ImageMethod) -> list[MethodCheck]:
             rows.append(MethodCheck(name, result, rule, reason))
             bar.advance()
     return rows
-
-
-@wraps(run_training)
-def train(*arguments: Any, **settings: Any) -> TrainedNetwork:
-    return run_training(*arguments, **{"curves": folder_curves, **settings})
-
-
-@wraps(run_tuning)
-def tune(*arguments: Any, **settings: Any) -> TuningResult:
-    return run_tuning(*arguments, **{"curves": folder_curves, **settings})
-
-
-@wraps(find)
-def find_overlap(*arguments: Any, **settings: Any) -> Overlap:
-    """Find what two datasets share as ``longshot.audit`` does, with the page of its pictures."""
-    from longshot.reports import render_overlap
-
-    return find(*arguments, **{"render": render_overlap, **settings})
