@@ -164,13 +164,17 @@ def test_the_papers_figure_2_has_two_of_its_columns(scores: VtabScores) -> None:
 
 
 def test_the_candidate_that_was_taken_is_bold() -> None:
-    choice = choose("BiT", {"bit(steps=1)": {"pets": 0.25}, "bit(steps=9)": {"pets": 0.5}}, [(20, 37)])
+    answers = {
+        "bit(steps=1)": [np.repeat([1.0, 0.0], [5, 15])],
+        "bit(steps=9)": [np.repeat([1.0, 0.0], [10, 10])],
+    }
+    choice = choose("BiT", answers, [np.repeat([0.0, 1.0], [19, 1])])
     table = choices_table([choice])
     assert [(cell.text, cell.mark) for row in table.sheets[0].blocks[0] for cell in row[2:4]] == [
         ("25.00", ""),
-        ("2.70", ""),
+        ("5.00", ""),
         ("50.00", "best"),
-        ("2.70", ""),
+        ("5.00", ""),
     ]
     assert [record["chosen"] for record in table.records] == [False, True]
     assert "the one listed first is taken" in table.sheets[0].note

@@ -21,7 +21,7 @@ from longshot.base import UserError, plugged
 from longshot.data import Dataset, DatasetLike, as_dataset
 from longshot.studies.engine.claims import Claim, judge
 from longshot.studies.engine.comparisons import Comparison, Draw
-from longshot.studies.engine.lab import Lab, Plan
+from longshot.studies.engine.lab import Lab, Plan, say_left_out
 from longshot.studies.engine.study_folder import (
     Data,
     Settings,
@@ -161,10 +161,13 @@ class Recipe(ABC, Generic[Settings, Data]):
         lab = self._lab(job, plan)
         lab.folder.save(notes=[*plan.absent, *plan.notes])
         self.work(lab)
+        clean, with_judges = lab.cleaned(), lab.cleaned(judges=True)
+        claims = judge(self.claims(job.settings), clean, with_judges)
+        lab.notes += say_left_out(clean.scores)
         findings = Findings(
             tables=list(self.tables(lab)),
             figures=self.figures(lab),
-            claims=judge(self.claims(job.settings), lab),
+            claims=claims,
             comparisons=comparisons,
             absent=lab.absent,
             notes=lab.notes,

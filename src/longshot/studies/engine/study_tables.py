@@ -272,7 +272,9 @@ def claims_table(claims: Sequence[JudgedClaim]) -> TableFile:
 
 
 def measured_text(measured: Measured, unit: str) -> str:
-    """A number of a claim with its interval: points of accuracy, or plain."""
+    """Write a number of a claim with its interval: points of accuracy, or plain; a dash where it is left out."""
+    if not measured.n:
+        return "–"
     scale, digits = (100, 1) if unit == "points" else (1, 2)
     return _with_bounds(scale * measured.value, measured.low, measured.high, scale, digits)
 

@@ -131,12 +131,18 @@ class HardScores:
     @cached_property
     def why(self) -> Why:
         """What the supports are made of."""
-
-        return explain_supports(self)
+        return self.lab.once("why", lambda: explain_supports(self), of_scores=False)
 
     def title(self, backbone: str) -> str:
         """A backbone's name, the judge's with its mark."""
-        return f"{backbone} {JUDGE}" if backbone == self.judge else backbone
+        return f"{backbone} {JUDGE}" if backbone in self.judging else backbone
+
+    @cached_property
+    def judging(self) -> frozenset[str]:
+        """The backbone that chose the supports, and those that started from it."""
+        beds = [bed.name for bed in self.beds if bed.purpose in ("main", "sweep")]
+        chose = [name for name in self.backbones if any(self.lab.scores.chose(bed, name) for bed in beds)]
+        return frozenset([self.judge, *chose])
 
     def sources(self, shape: str) -> list[str]:
         """Sources that have tasks of this shape."""
@@ -256,8 +262,8 @@ def sweep_sources(scores: HardScores) -> list[str]:
 
 
 def held_out(scores: HardScores) -> list[str]:
-    """Networks that took no part in choosing; the judge alone where there is no other."""
-    return [name for name in scores.backbones if name != scores.judge] or [scores.judge]
+    """Networks that took no part in choosing, nor started from one that did; the judge alone where there is none."""
+    return [name for name in scores.backbones if name not in scores.judging] or [scores.judge]
 
 
 def method_curve(scores: HardScores, method: str, source: str) -> dict[float, Floats]:
@@ -318,7 +324,8 @@ def fall_sentences(scores: HardScores, sources: Sequence[str]) -> list[str]:
         means = {method: overall([Mean.of(values) for values in each]) for method, each in losses.items()}
         order = sorted(methods, key=lambda method: -(means[method] or Mean(0, 0)).mean)
         texts = [f"{method} {mean.text()}" for method in order if (mean := means[method]) is not None]
-        sentence = f"Difficulty {difficulty:g}, points lost by networks that took no part: {', '.join(texts)}"
+        losers = "the judge itself" if held_out(scores) == [scores.judge] else "networks that took no part"
+        sentence = f"Difficulty {difficulty:g}, points lost by {losers}: {', '.join(texts)}"
         if len(order) > 1:
             pairs = zip(losses[order[0]], losses[order[1]], strict=True)
             apart = overall([Mean.of(first - second) for first, second in pairs])
