@@ -85,7 +85,7 @@ class Scores:
     def chose(self, testbed: str, backbone: str) -> bool:
         """Tell whether a network, or one that it started from, chose images of a testbed."""
         content_hash = self.testbeds[testbed].content_hash
-        return any((content_hash, name) in self._judging for name in self._labels(backbone))
+        return any((content_hash, name) in self._judging for name in self.labels(backbone))
 
     @cached_property
     def _judging(self) -> frozenset[tuple[str, str]]:
@@ -93,7 +93,7 @@ class Scores:
 
         return judges_in(self.results.run)
 
-    def _labels(self, backbone: str) -> list[str]:
+    def labels(self, backbone: str) -> list[str]:
         """Return all names that the run has for a backbone, wherever the study lay."""
         network = _inside_study(self.recorded(backbone))
         return [name for name in self.results.run.get("backbones", {}) if _inside_study(name) == network]
@@ -166,7 +166,7 @@ class CleanScores(Scores):
             return None
         seen = {
             class_id
-            for name in self._labels(backbone)
+            for name in self.labels(backbone)
             for entry in run.get("upstream", {}).get(name, {}).get(content_hash, ())
             for class_id in entry.get("class_ids", ())
         }

@@ -16,7 +16,6 @@ import numpy as np
 
 from longshot.base import Floats, Ints
 from longshot.diagnosis import Composition, Explanation, explain_testbed
-from longshot.models import backbone_name
 from longshot.reports import Sheet, SheetCell, heads, row
 from longshot.statistics import mean_interval, widths_differ
 from longshot.studies.engine.study_page import axes_of
@@ -230,7 +229,7 @@ def explain_supports(scores: HardScores) -> Why:
     compositions: dict[str, dict[str, Sequence[Composition]]] = {}
     explained: dict[str, Explanation] = {}
     notes: list[str] = []
-    series = f"protonet on {backbone_name(lab.backbone(scores.judge))}"
+    [label, *_] = lab.scores.labels(scores.judge) or [scores.judge]  # what the run calls it
     for source, data in lab.datasets.items():
         beds = {shape: {kind: main(shape, kind, source) for kind in KINDS} for shape in ("fixed", "variable")}
         complete = [
@@ -245,7 +244,7 @@ def explain_supports(scores: HardScores) -> Why:
                 lab.testbeds[bed.name],
                 {source: data},
                 run=lab.results if judged else None,
-                focus=series if judged else None,
+                focus=f"protonet on {label}" if judged else None,
             )
         explained[source] = by_kind["difficult"]
         compositions[source] = {kind: by_kind[kind].compositions[source] for kind in by_kind}

@@ -23,7 +23,13 @@ from longshot.statistics import Correlation, correlation, holm
 from longshot.studies.engine.claims import LEVEL, Claim, Measured, NotMeasured, of_correlation, of_resamples
 from longshot.studies.engine.comparisons import Comparison, Draw, Side
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
-from longshot.studies.engine.recipe import GivenDataset, Recipe, check_names
+from longshot.studies.engine.recipe import (
+    GivenDataset,
+    Recipe,
+    check_names,
+    say_class_split,
+    with_class_split,
+)
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.study_page import Drawings, Picture, on_both
 from longshot.studies.engine.study_tables import Fact, TableFile, ratio
@@ -202,7 +208,7 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
                     check_names([data.name, upstream.name])
             tasks = {data.name: (data, None) for data in opened}
             return CorrelationData(upstream, upstream.split_classes(None), tasks)
-        upstream = with_split(upstream, settings.splits)
+        upstream = with_class_split(with_split(upstream, settings.splits), settings.seed)
         if not upstream.splits.get("train") or not upstream.splits.get("test"):
             raise UserError(
                 f"Dataset '{upstream.name}' has no train and test classes and no downstream dataset was given",
@@ -213,7 +219,8 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
             "its test classes."
         )
         of_test = {f"{upstream.name}-test": (upstream, "test")}
-        return CorrelationData(upstream, upstream.split_classes("train"), of_test, [note])
+        notes = [note, *say_class_split(upstream)]
+        return CorrelationData(upstream, upstream.split_classes("train"), of_test, notes)
 
     def sources(self, data: CorrelationData) -> dict[str, Dataset]:
         """The upstream dataset, then those of the tasks."""

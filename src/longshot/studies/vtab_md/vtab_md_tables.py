@@ -154,8 +154,8 @@ _FIRST = FIRST_PLACE.replace("of its column", "of its line")  # a line per sourc
 _KINDS = "Of one kind are rows that are inductive or transductive alike and were trained on the same data."
 _INTERVALS = (
     "Episodes: mean over episodes ± half the 95 % interval (Student t). Big episodes: share of the test images ± half "
-    "Wilson's 95 % interval, which holds for other test images, not for other supports; Student's t over images weighted by class where "
-    "balanced accuracy leads. Episodes share classes: where "
+    "Wilson's 95 % interval, which holds for other test images, not for other supports; Student's t over images "
+    "weighted by class where balanced accuracy leads. Episodes share classes: where "
     "the interval that holds for other classes too differs by more than a fifth, it stands beside."
 )
 
@@ -229,14 +229,17 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
                 else:
                     cells.append(SheetCell(_with_classes(interval, wider), mark))
                 if interval is not None:
-                    facts: Fact = {"source": "measured", "row": approach, "on": name, "title": title}
+                    kind = "floor" if approach == CONSTANT else "measured"
+                    facts: Fact = {"source": kind, "row": approach, "on": name, "title": title}
                     facts |= {**bounds(interval, "n"), "half_over_classes": wider}
                     records.append({**facts, "accuracy": scores.accuracy(approach, name), "mark": mark})
             block.append(cells)
         if block:
             blocks.append(block)
     names = heads("data source", *(approach.name for approach in scores.rows), CONSTANT)
-    lead = "Accuracy in %; balanced accuracy on big episodes that are unbalanced, whose floors have a table of their own."
+    lead = (
+        "Accuracy in %; balanced accuracy on unbalanced big episodes, whose floors have a table of their own."
+    )
     note = " ".join([lead, _INTERVALS, _FIRST, _KINDS, *absence_sentences(scores.sources)])
     sheets = [Sheet("VTAB+MD by source", names, blocks, note, labels=1)]
     sheets += [source_sheet(number) for number in published]
