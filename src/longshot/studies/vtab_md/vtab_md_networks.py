@@ -148,7 +148,13 @@ def _one_per_source(
         if not plan.each or not all(groups):  # a part of what was asked for would pass for the whole
             plans[name] = plan
             continue
-        members = {f"{name}-{source.name}": source for group in groups for source in group}
+        # A dataset that is upstream and a source of episodes at once gives one network, not the same one twice.
+        distinct = {
+            (source.data.fingerprint, source.data.splits.get("train")): source
+            for group in reversed(groups)
+            for source in reversed(group)
+        }
+        members = {f"{name}-{source.name}": source for source in reversed(distinct.values())}
         ensembles[name] = list(members)
         plans |= {
             member: plan.model_copy(update={"data": (source.name,)}) for member, source in members.items()
