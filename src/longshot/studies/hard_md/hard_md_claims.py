@@ -189,7 +189,7 @@ def _gap(
 
 def _by_kind(first: str, second: str, scores: HardScores) -> Sequence[Measured]:
     """One kind of support minus another, for every shape, network that took no part in choosing, and method."""
-    methods = [method for method in scores.settings.methods if method.partition("(")[0] in _METHODS]
+    methods = _paper_methods(scores)
     numbers = [
         _gap(
             scores,
@@ -203,6 +203,10 @@ def _by_kind(first: str, second: str, scores: HardScores) -> Sequence[Measured]:
         if scores.sources(shape)
     ]
     return some(numbers, f"it needs one of the paper's methods: {', '.join(_METHODS)}")
+
+
+def _paper_methods(scores: HardScores) -> list[str]:
+    return [method for method in scores.settings.methods if method.partition("(")[0] in _METHODS]
 
 
 def _judges_drop(scores: HardScores) -> list[Measured]:
@@ -262,18 +266,18 @@ def _extraction(scores: HardScores) -> Sequence[Measured]:
     return some(numbers, "there is no network beside the judge")
 
 
-def _dial(scores: HardScores) -> list[Measured]:
+def _dial(scores: HardScores) -> Sequence[Measured]:
     """What networks that took no part lose from one difficulty to the next, mean over them, by method."""
     sources = sweep_sources(scores)
     if not sources:
         raise NotMeasured("no source has the testbeds that it needs")
     numbers = []
-    for method in scores.settings.methods:
+    for method in _paper_methods(scores):
         curves = [method_curve(scores, method, source) for source in sources]
         for low, high in pairwise(curves[0]):
             easier, harder = (np.concatenate([curve[share] for curve in curves]) for share in (low, high))
             numbers.append(paired(f"{method}, from {low:g} to {high:g}", easier, harder))
-    return numbers
+    return some(numbers, f"it needs one of the paper's methods: {', '.join(_METHODS)}")
 
 
 def _ways(scores: HardScores) -> list[Measured]:
