@@ -81,13 +81,13 @@ def test_a_small_preset_ends_with_a_page_or_one_sentence(name: str, bare: Path, 
 
 @pytest.mark.parametrize("name", ["cross-domain-small", "transfer-difficulty-small"])
 def test_what_cannot_be_had_is_said_before_anything_is_trained(name: str, tmp_path: Path) -> None:
-    few = tmp_path / "few"
+    small_folder = tmp_path / "few"
     for label in ("a", "b", "c"):
-        (few / label).mkdir(parents=True)
+        (small_folder / label).mkdir(parents=True)
         for image in range(3):
-            Image.new("RGB", (8, 8), (image * 40, 0, 0)).save(few / label / f"{image}.png")
+            Image.new("RGB", (8, 8), (image * 40, 0, 0)).save(small_folder / label / f"{image}.png")
     with pytest.raises(UserError) as error:
-        run_study(name, few, out=tmp_path / "study", device="cpu", workers=1)
+        run_study(name, small_folder, out=tmp_path / "study", device="cpu", workers=1)
     assert "\n" not in str(error.value) and not list(tmp_path.glob("study/trainings/*/network.safetensors"))
 
 

@@ -144,13 +144,13 @@ def paper_claims() -> list[Claim[DomainLab]]:
     ]
 
 
-def _in_words(what: str, printed: Callable[[Condition], Sequence[float]]) -> str:
+def _in_words(subject: str, printed: Callable[[Condition], Sequence[float]]) -> str:
     """Say what the paper printed for its own datasets, which are others than here."""
     texts = [
         f"{' to '.join(f'{100 * end:+.1f}' for end in printed(condition))} {condition.name}"
         for condition in PAPERS
     ]
-    return f"{what}: {', '.join(texts)}, in points"
+    return f"{subject}: {', '.join(texts)}, in points"
 
 
 def _measured_on(condition: Condition, *words: str) -> str:

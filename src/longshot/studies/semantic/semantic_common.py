@@ -120,8 +120,8 @@ def transduction(
     """
     first, second, gain = transductive_gain(listed)
     theirs = printed or {}
-    both = first in theirs and second in theirs
-    difference = round(theirs[first] - theirs[second], 6) if both else None
+    printed_pair = first in theirs and second in theirs
+    difference = round(theirs[first] - theirs[second], 6) if printed_pair else None
     return of_values(f"{label}: {first} − {second}", gain, difference)
 
 

@@ -199,7 +199,7 @@ def shuffled_draw(source: str, episode: BigEpisode, testbed: Testbed, seed: int)
 
     def make(dataset: Dataset) -> Testbed:
         order = np.random.default_rng(seed).permutation(len(testbed[0].support))
-        supports = [[keys[place] for place in order] for keys in testbed.table["support"].to_pylist()]
+        supports = [[keys[number] for number in order] for keys in testbed.table["support"].to_pylist()]
         column = pa.array(supports, testbed.table["support"].type)
         number = testbed.table.column_names.index("support")
         return testbed.changed(
