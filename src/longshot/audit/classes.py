@@ -151,6 +151,31 @@ def shared_classes(a: Dataset, b: Dataset, nouns: Nouns | None = None) -> list[S
     return sorted(pairs, key=lambda pair: (pair.a, pair.b))
 
 
+def related_classes(a: Dataset, b: Dataset, nouns: Nouns | None = None) -> dict[str, str]:
+    """Return the classes of A that are related to classes of B, with the relation in words.
+
+    By id, by name, as synonyms, one above the other (:func:`shared_classes`), or of the kind that all classes of B are
+    in WordNet: with a dataset of birds every bird is related.
+    """
+    kinds = {"above": "above", "below": "a kind of"}
+    related = {
+        pair.a: f"{kinds.get(pair.relation, 'the same as')} {pair.b}"
+        for pair in reversed(shared_classes(a, b, nouns))
+        if _says_something(pair.by)
+    }
+    if nouns is not None:
+        senses = [sense for names in _names(b, nouns).values() if (sense := _sense(names, nouns))]
+        lines = [nouns.ancestors(sense) | sense for sense in senses]
+        shared = frozenset.intersection(*lines) if len(lines) > 1 else frozenset()
+        if shared:
+            kind = max(shared, key=lambda synset: (nouns.taxonomy.depth(synset), synset))
+            for class_id, names in _names(a, nouns).items():
+                own = _sense(names, nouns)
+                if kind in own | nouns.ancestors(own):
+                    related.setdefault(class_id, f"a kind of {nouns.lemmas[kind][0]}, as all of {b.name}")
+    return related
+
+
 def seen_classes(
     trained: Iterable[str], tested: Iterable[str], labels: Mapping[str, str], nouns: Nouns | None = None
 ) -> set[str]:
@@ -209,9 +234,10 @@ def _texts(class_id: str, label: str | None, nouns: Nouns | None) -> frozenset[s
 
 
 def _sense(names: frozenset[str], nouns: Nouns) -> frozenset[str]:
-    """Return the synsets of a class: its own id where it is one, else the most frequent sense of its name."""
+    """Return the synsets of a class: its own id where it is one, else the first sense of its name, if no number."""
     own = {name for name in names if _SYNSET.match(name)}
-    return frozenset(own or {nouns.first[name] for name in names if name in nouns.first})
+    words = {name for name in names if _says_something(name) and name in nouns.first}
+    return frozenset(own or {nouns.first[name] for name in words})
 
 
 def _above(dataset: Dataset, names: ClassTexts) -> dict[str, frozenset[str]]:

@@ -49,7 +49,7 @@ def test_everything_is_escaped_and_has_its_anchor(tmp_path: Path) -> None:
     assert "<script>alert" not in text and text.count("&lt;script&gt;alert") >= 8
     for anchor in ("claim-up", "table-numbers", "comparison-1", "rule"):
         assert f'id="{anchor}"' in text
-    assert "confirmed in sign" in text and "+10.0 [+8.0, +12.0]" in text and "+20.0" in text
+    assert "confirmed" in text and "+10.0 [+8.0, +12.0]" in text and "+20.0" in text
     assert '<th scope="colgroup" colspan="2" class="over">group</th>' in text
 
 

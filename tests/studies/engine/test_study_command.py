@@ -54,7 +54,7 @@ def test_tables_prints_all_of_them_in_every_format(run_cli: Any, better: Path) -
         latex.count(r"\begin{table}") == latex.count(r"\end{table}") == 6
     )  # two of them beside published ones
     rows = run_cli("study", "tables", better, "--format", "csv").stdout.splitlines()
-    assert rows[0] == "# claims" and rows[1].startswith("claim,sentence,where,verdict,number,value")
+    assert rows[0] == "# claims" and rows[1].startswith("claim,sentence,where,verdict,claim_p,number,value")
 
 
 def test_tables_of_no_study_are_one_sentence(run_cli: Any, tmp_path: Path) -> None:

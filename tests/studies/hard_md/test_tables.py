@@ -154,7 +154,7 @@ def test_the_stress_test_pairs_tasks_and_averages_sources(stress: Planted) -> No
     wide = 50 * hypot(half(0.6, 0.8), half(0.5, 0.1))
     assert table.lines == [
         f"3-way 4-shot, mean of a, b: the drop from uniform to difficult supports is 50.0 ± {wide:.1f} points "
-        "(protonet on sketch), the judge left aside."
+        "(protonet on sketch), the judge and what started from it left aside."
     ]
 
 

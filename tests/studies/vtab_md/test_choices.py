@@ -1,38 +1,69 @@
-"""Candidates on validation images: the best is taken, ties and guessing are said."""
+"""Candidates on validation images: the best is taken, by balanced accuracy; ties and constants are said."""
 
 from __future__ import annotations
 
-import math
+import numpy as np
+import pytest
 
-from longshot.studies.vtab_md.vtab_md_scores import choose
+from longshot.base import Floats
+from longshot.studies.vtab_md.vtab_md_scores import choose, class_weights
 
-SIZES = [(20, 10), (20, 4)]
+
+def right(count: int, of: int = 20) -> Floats:
+    """Answers to ``of`` images, the first ``count`` right."""
+    return np.repeat([1.0, 0.0], [count, of - count])
+
+
+FLOORS = [right(2), right(5)[::-1]]  # the best constant on a task of ten classes and on one of four
 
 
 def test_the_best_mean_over_tasks_is_taken() -> None:
-    choice = choose("BiT", {"a": {"x": 0.9, "y": 0.1}, "b": {"x": 0.5, "y": 0.7}}, SIZES)
+    choice = choose("BiT", {"a": [right(18), right(2)], "b": [right(10), right(14)]}, FLOORS)
     assert (choice.chosen, choice.tied, choice.notes) == ("b", ["b"], [])
-    assert choice.accuracy == {"a": 0.5, "b": 0.6} and choice.images == 40
+    assert choice.accuracy == pytest.approx({"a": 0.5, "b": 0.6}) and choice.images == 40
+    assert choice.floor == pytest.approx(0.175)
 
 
 def test_of_equal_candidates_the_first_is_taken_and_it_is_said() -> None:
-    equal = {"x": 0.8, "y": 0.6}
-    choice = choose("BiT", {"slow": {"x": 0.1, "y": 0.2}, "b": dict(equal), "a": {"x": 0.6, "y": 0.8}}, SIZES)
+    answers = {"slow": [right(2), right(4)], "b": [right(16), right(12)], "a": [right(12), right(16)]}
+    choice = choose("BiT", answers, FLOORS)
     assert choice.chosen == "b"
     assert choice.notes == [
         "BiT: 2 of 3 candidates tie at 70.00 % on 40 validation images; the one listed first is taken, b."
     ]
 
 
-def test_candidates_at_zero_or_chance_give_a_warning() -> None:
-    nothing = choose("BiT", {call: {"x": 0.0, "y": 0.0} for call in "abcd"}, SIZES)
+def test_candidates_at_zero_or_at_the_constant_give_a_warning() -> None:
+    nothing = choose("BiT", {call: [right(0), right(0)] for call in "abcd"}, FLOORS)
     tie, warning = nothing.notes
     assert tie.startswith("BiT: 4 of 4 candidates tie at 0.00 %")
-    reach = 1.959963984540054 * math.sqrt(0.1 * 0.9 / 20 + 0.25 * 0.75 / 20) / 2
     assert warning.startswith(
-        "Warning, BiT: no candidate is told from guessing on 40 validation images (best 0.00 %"
+        "Warning, BiT: no candidate is above the best constant answer on 40 validation images (best 0.00 %, constant "
+        "17.50 %)"
     )
-    assert f"guessing 17.50 ± {100 * reach:.2f} %" in warning
-    [also] = choose("BiT", {"a": {"x": 0.1, "y": 0.2}, "b": {"x": 0.2, "y": 0.3}}, SIZES).notes
-    assert "no candidate is told from guessing" in also
-    assert not choose("BiT", {"a": {"x": 0.1, "y": 0.2}, "b": {"x": 0.5, "y": 0.5}}, SIZES).notes
+    [also] = choose("BiT", {"a": FLOORS, "b": [right(1), right(1)]}, FLOORS).notes
+    assert "no candidate is above the best constant" in also
+
+
+def test_ten_constants_never_count_as_learning_and_are_never_chosen() -> None:
+    """Tasks of 2 to 6 classes with a majority of 50 to 85 %: a constant leads in accuracy, and not in what counts."""
+    rng = np.random.default_rng(0)
+    for number in range(10):
+        classes, majority = 2 + number % 5, 0.62 + 0.025 * (number + 1)
+        shares = np.full(classes, (1 - majority) / (classes - 1))
+        shares[0] = majority
+        labels = np.repeat(np.arange(classes), np.round(200 * shares).astype(int))
+        weights = class_weights(labels)
+        constant = weights * (labels == 0)
+        learner = weights * (
+            (labels == 0) & (rng.random(len(labels)) < 0.5) | (labels > 0) & (rng.random(len(labels)) < 0.9)
+        )
+        assert (learner / weights).mean() < majority + 0.2
+        assert constant.mean() == pytest.approx(1 / classes)
+        assert not choose("row", {"constant": [constant]}, [constant]).learned
+        choice = choose("row", {"constant": [constant], "learner": [learner]}, [constant])
+        assert (choice.chosen, choice.learned) == ("learner", True)
+
+
+def test_balanced_tasks_keep_their_accuracy() -> None:
+    assert class_weights(np.repeat([0, 1, 2], [6, 5, 4])).tolist() == [1.0] * 15

@@ -53,13 +53,13 @@ def test_planted_truths_get_their_verdicts(photos: Path) -> None:
         "CTX": {"": 0.3, "pets": 0.4825, "omniglot": 0.9, "mine": 0.9},
     }
     claims = judged(photos, "vtab-md-small", levels)
-    assert claims["profiles-md"].verdict == "confirmed in sign"  # −10 points, the paper has −9.05
+    assert claims["profiles-md"].verdict == "confirmed"  # −10 points, the paper has −9.05
     assert [number.measured.printed for number in claims["profiles-md"].numbers] == [-0.0905]
     assert claims["ctx-natural"].verdict == "confirmed"  # as printed, with a little noise
-    assert claims["champions-on-md"].verdict == "confirmed in sign"
+    assert claims["champions-on-md"].verdict == "confirmed"
     assert claims["transfer-on-vtab"].verdict == "contradicted"  # MD-Transfer is below ProtoMAML on pets
     assert claims["transfer-on-vtab"].claim.factor == "approach"
-    assert claims["protomaml-specialized"].verdict == "not measured"
+    assert claims["protomaml-specialized"].verdict == "not testable here"
     assert (
         "none of the data that it is about is here: VTAB (specialized)"
         in claims["protomaml-specialized"].reason
@@ -71,9 +71,9 @@ def test_every_source_is_a_number_where_the_paper_speaks_of_all(photos: Path) ->
     claims = judged(photos, "vtab-md-norm-small", {"BiT (GNWS)": {"": 0.6}, "BiT (BN)": {"": 0.55}})
     [claim] = claims.values()
     labels = [number.measured.label.rpartition(", ")[2] for number in claim.numbers]
-    assert labels == ["mean of 1 of 8 sources of MD-v2 and 1 of your own", "Omniglot", "mine"]
-    assert [number.measured.printed for number in claim.numbers] == [0.0338, 0.0637, None]
-    assert claim.verdict == "confirmed in sign"
+    assert labels == ["Omniglot"]  # the mean of one source is that source; one's own is none of the paper's
+    assert claim.numbers[0].measured.label.count("Omniglot") == 1
+    assert claim.verdict == "confirmed"
 
 
 def test_every_claim_is_one_of_a_preset_and_none_compares_unlike_rows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -154,9 +155,19 @@ def test_a_cut_keeps_upstream_and_test_classes_apart(toybox: Dataset) -> None:
     assert [views[key] for key in task.keys.to_pylist()] == labels
 
 
-def test_an_unknown_attribute_is_told(toybox: Dataset) -> None:
-    with pytest.raises(UserError, match="no attribute 'colour' to make a task of"):
-        cut_dataset(toybox, CUT.model_copy(update={"structured": ("colour",)}), seed=0)
+def test_an_unknown_attribute_is_left_out_and_told(toybox: Dataset) -> None:
+    upstream, *tested = cut_dataset(toybox, CUT.model_copy(update={"structured": ("colour",)}), seed=0)
+    assert upstream.note == "toybox has no attribute 'colour', so there is no such big episode."
+    assert tested and not any(source.role == "structured" for source in tested)
+
+
+def test_a_dataset_without_splits_is_halved(toybox: Dataset) -> None:
+    upstream, *tested = cut_dataset(replace(toybox, splits={}), CUT, seed=0)
+    train, test = upstream.data.splits["train"], upstream.data.splits["test"]
+    assert (len(train), len(test)) == (120, 120) and not set(train) & set(test)
+    assert "has no splits, so the study drew one" in upstream.note
+    by_class = next(source for source in tested if source.role == "natural")
+    assert set(by_class.data.class_ids) <= set(test)
 
 
 def test_relabelled_rows_are_the_same_pictures(photos: Path) -> None:

@@ -12,7 +12,7 @@ from scipy import stats
 from longshot.data import Dataset, open_dataset
 from longshot.studies.vtab_md.vtab_md_figures import of_paper, of_scores
 from longshot.studies.vtab_md.vtab_md_networks import ApproachRow
-from longshot.studies.vtab_md.vtab_md_scores import VtabScores, guessing_notes
+from longshot.studies.vtab_md.vtab_md_scores import CONSTANT, VtabScores, floor_notes
 from longshot.studies.vtab_md.vtab_md_sources import MD, VTAB, StudySource
 from longshot.studies.vtab_md.vtab_md_tables import aggregate_table, sources_table
 
@@ -114,7 +114,7 @@ def test_the_first_place_is_shared_where_the_difference_may_be_zero(data: Datase
     tied = VtabScores(
         planted.rows, planted.sources, {("A", "dtd"): base, ("B", "dtd"): base + noise - noise.mean() - 0.001}
     )
-    assert tied.marks("dtd") == {"A": "tied", "B": "tied"}
+    assert tied.marks("dtd") == {}  # both share it: nothing is marked
 
 
 def test_first_places_are_within_a_setting_and_what_rows_were_trained_on(data: Dataset) -> None:
@@ -162,8 +162,12 @@ def test_an_interval_over_classes_stands_beside_where_it_differs(data: Dataset) 
     assert record["half_over_classes"] == halves["B", "dtd"]
 
 
-def test_rows_that_guess_are_named(data: Dataset) -> None:
-    values = {("A", "pets"): np.ones(40), ("B", "pets"): np.array([1.0] * 5 + [0.0] * 35)}  # 8 classes
+def test_rows_that_are_not_above_the_best_constant_are_named_and_have_no_place(data: Dataset) -> None:
+    """B answers the most frequent class throughout, right in 27 of 40: above 1/8, and nothing was learned."""
+    constant = np.repeat([1.0, 0.0], [27, 13])
+    values = {("A", "pets"): np.ones(40), ("B", "pets"): constant, (CONSTANT, "pets"): constant}
     [source] = scores(data, ["pets"]).sources
-    [note] = guessing_notes(VtabScores([row("A"), row("B")], [source], values))
-    assert note.startswith("Not told from guessing on Pets (12.50 %): B;")
+    planted = VtabScores([row("A"), row("B")], [source], values)
+    [note] = floor_notes(planted)
+    assert note.startswith("Not above the best constant answer on Pets (67.50 %): B;")
+    assert planted.learned("A", "pets") and not planted.learned("B", "pets") and planted.marks("pets") == {}

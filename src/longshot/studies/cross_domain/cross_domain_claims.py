@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -30,6 +30,8 @@ from longshot.studies.engine.claims import (
     Claim,
     Measured,
     NotMeasured,
+    clean_mean,
+    left_out,
     of_correlation,
     of_resamples,
     paired,
@@ -62,6 +64,7 @@ def paper_claims() -> list[Claim[DomainLab]]:
             _fomaml,
             expects="same",
             margin=_LEVEL,
+            control=_other_gain,
             printed="21.1 and 21.2 across domains; within domains table 5 has 24.8 and 41.3, against the sentence",
             factor="training.start",
         ),
@@ -129,14 +132,25 @@ def paper_claims() -> list[Claim[DomainLab]]:
             "The datasets show a range of difficulty: the easiest and the hardest lie apart for the best baseline",
             "section 4.3, figure 3, table 10",
             _range,
+            printed=_in_words("easiest − hardest", lambda condition: [printed_range(condition)]),
         ),
         Claim(
             "modelling",
             "In every dataset the best baseline is above the worst",
             "section 4.3, figure 3, table 10",
             _modelling,
+            printed=_in_words("best − worst on its ten datasets", printed_modelling),
         ),
     ]
+
+
+def _in_words(subject: str, printed: Callable[[Condition], Sequence[float]]) -> str:
+    """Say what the paper printed for its own datasets, which are others than here."""
+    texts = [
+        f"{' to '.join(f'{100 * end:+.1f}' for end in printed(condition))} {condition.name}"
+        for condition in PAPERS
+    ]
+    return f"{subject}: {', '.join(texts)}, in points"
 
 
 def _measured_on(condition: Condition, *words: str) -> str:
@@ -157,6 +171,14 @@ def _starts(lab: DomainLab) -> list[Measured]:
 def _fomaml(lab: DomainLab) -> list[Measured]:
     gain = _gain(domain_scores(lab), CROSS_DOMAIN, "fomaml")
     return [] if gain is None else [gain]
+
+
+def _other_gain(lab: DomainLab) -> list[Measured]:
+    """Measure what the same weights give Prototypical Networks on the same tasks: the run could have seen a gain."""
+    gain = _gain(domain_scores(lab), CROSS_DOMAIN, "prototypical")
+    if gain is None:
+        raise NotMeasured("its control, what Prototypical Networks gain from the same weights, was not run")
+    return [gain]
 
 
 def _gain(scores: DomainScores, condition: Condition, method: str) -> Measured | None:
@@ -205,14 +227,25 @@ def _harder(lab: DomainLab) -> list[Measured]:
 def _sweep(column: str, lab: DomainLab) -> list[Measured]:
     """Rank correlation of a task's mean score over the baselines with its ways or shots."""
     scores = domain_scores(lab)
-    x = getattr(scores.tasks[CROSS_DOMAIN.kind], column)
-    return [
-        of_correlation(
-            f"Spearman's r, mean of {len(scores.methods(CROSS_DOMAIN, start))} baselines, {start}",
-            correlation(x, scores.matrix(CROSS_DOMAIN, start).mean(axis=1), "spearman"),
-        )
-        for start in _swept(lab, scores)
-    ]
+    x, numbers = getattr(scores.tasks[CROSS_DOMAIN.kind], column), []
+    for start in _swept(lab, scores):
+        mean, label = _mean_score(scores, start), _baselines(scores, start)
+        usable = ~np.isnan(mean)
+        number = left_out(label)
+        if usable.any():
+            number = of_correlation(label, correlation(x[usable], mean[usable], "spearman"))
+        numbers.append(number)
+    return numbers
+
+
+def _baselines(scores: DomainScores, start: str) -> str:
+    return f"Spearman's r, mean of {len(scores.methods(CROSS_DOMAIN, start))} baselines, {start}"
+
+
+def _mean_score(scores: DomainScores, start: str) -> Floats:
+    """Return the mean over the baselines of every cross-domain task [T]; NaN where it is not clean for all."""
+    mean: Floats = scores.matrix(CROSS_DOMAIN, start).mean(axis=1)
+    return mean
 
 
 def _early(lab: DomainLab) -> list[Measured]:
@@ -224,13 +257,19 @@ def _early(lab: DomainLab) -> list[Measured]:
         raise NotMeasured(f"tasks have no two numbers of shots on either side of {_EARLY}")
     measured = []
     for start in _swept(lab, scores):
-        mean = scores.matrix(CROSS_DOMAIN, start).mean(axis=1)
-        value = float((_slopes(shot, mean, early) - _slopes(shot, mean, late))[0])
-        again = _weights(len(shot))
-        gaps = _slopes(shot, mean, early, again) - _slopes(shot, mean, late, again)
+        mean = _mean_score(scores, start)
+        usable = ~np.isnan(mean)
+        parts = [part & usable for part in (early, late)]
+        mean, again = np.nan_to_num(mean), _weights(len(shot))
+        value = float(np.subtract(*(_slopes(shot, mean, part) for part in parts))[0])
+        gaps = np.subtract(*(_slopes(shot, mean, part, again) for part in parts))
         gaps = gaps[np.isfinite(gaps)]
         label = f"points per shot up to {_EARLY} minus beyond, {start}"
-        measured.append(of_resamples(label, value, gaps, len(shot), printed=printed_early_rise(start)))
+        if np.isfinite(value) and len(gaps):
+            printed = printed_early_rise(start)
+            measured.append(of_resamples(label, value, gaps, int(usable.sum()), printed=printed))
+        else:
+            measured.append(left_out(label))
     return measured
 
 
@@ -261,15 +300,20 @@ def _order(lab: DomainLab) -> list[Measured]:
         if len(methods) < 3:
             raise NotMeasured(f"an order of {len(methods)} baselines says nothing; it needs 3")
         table = scores.matrix(CROSS_DOMAIN, start)
+        usable = ~np.isnan(table).any(axis=1)
         for column, name in (("way", "ways"), ("shot", "shots")):
+            label = f"Spearman's r between few and many {name}, {start}"
             low = lower_half(scores.tasks[CROSS_DOMAIN.kind], column)
             if low.all():
                 raise NotMeasured(f"all tasks have the same number of {name}")
-            value = float(_agreement(np.ones((1, len(low))), table, low)[0])
-            again = _agreement(_weights(len(low)), table, low)
+            if not (low & usable).any() or not (~low & usable).any():
+                measured.append(left_out(label))
+                continue
+            own, low = table[usable], low[usable]
+            value = float(_agreement(np.ones((1, len(low))), own, low)[0])
+            again = _agreement(_weights(len(low)), own, low)
             printed = printed_order(name, start, methods)
-            label = f"Spearman's r between few and many {name}, {start}"
-            measured.append(of_resamples(label, value, again, len(low), printed=printed))
+            measured.append(of_resamples(label, value, again, len(low), printed=printed, scale=(-1, 1)))
     return measured
 
 
@@ -323,11 +367,11 @@ def _range(lab: DomainLab) -> list[Measured]:
         if len(scores.domains) < 2:
             raise NotMeasured("there is one tested domain, and a range needs two")
         odd = np.arange(len(domain)) % 2 == 1
-        means = {name: float(best[(domain == name) & ~odd].mean()) for name in scores.domains}
+        means = {name: clean_mean(best[(domain == name) & ~odd]) for name in scores.domains}
         easy, hard = (pick(means, key=lambda name: means[name]) for pick in (max, min))
         ends = [best[(domain == name) & odd] for name in (easy, hard)]
         label = _measured_on(condition, f"{easy} − {hard}")
-        measured.append(unpaired(label, ends[0], ends[1], printed_range(condition)))
+        measured.append(unpaired(label, ends[0], ends[1]))
     return measured
 
 
@@ -340,5 +384,5 @@ def _modelling(lab: DomainLab) -> list[Measured]:
         domain = scores.tasks[condition.kind].domain
         for name in scores.domains:
             label, here = _measured_on(condition, name), domain == name
-            measured.append(paired(label, best[here], worst[here], printed_modelling(condition)))
+            measured.append(paired(label, best[here], worst[here]))
     return measured

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base import Floats, UserError
+from longshot.base import Bools, Floats, Ints, UserError, first
 from longshot.studies.engine.claims import Measured, paired, unpaired
 from longshot.studies.engine.study_folder import Calls, Data, Settings, StudyJob
 from longshot.studies.engine.study_training import TRAININGS
@@ -57,21 +57,46 @@ class Scores:
 
     def rows(self, testbed: str, backbone: str, method: str) -> pa.Table:
         """The result rows of one testbed, backbone and method by task; none where they were not evaluated."""
-        from longshot.models import backbone_name
-
         key = (testbed, backbone, method)
         if key not in self._rows:
-            named = recorded_name(self.results.run, backbone_name(self.networks.get(backbone, backbone)))
+            named = self.recorded(backbone)
             self._rows[key] = select_rows(self._table, self.testbeds[testbed], named, method)
         return self._rows[key]
+
+    def recorded(self, backbone: str) -> str:
+        """Return what the run calls a backbone."""
+        from longshot.models import backbone_name
+
+        return recorded_name(self.results.run, backbone_name(self.networks.get(backbone, backbone)))
 
     def has(self, testbed: str, backbone: str, method: str) -> bool:
         """Whether there are rows."""
         return testbed in self.testbeds and self.rows(testbed, backbone, method).num_rows > 0
 
     def values(self, testbed: str, backbone: str, method: str, metric: str = "accuracy") -> Floats:
-        """A column of the rows by task, [T]; shares where it is an accuracy."""
-        return numbers(self.rows(testbed, backbone, method), metric)
+        """Return a column of the rows by task, [T]; shares where it is an accuracy, NaN where a task is not clean."""
+        rows = self.rows(testbed, backbone, method)
+        return np.where(self.clean(testbed, backbone, rows["task"].to_numpy()), numbers(rows, metric), np.nan)
+
+    def clean(self, testbed: str, backbone: str, tasks: Ints) -> Bools:
+        """Tell for which of some tasks [T] of a testbed a network's numbers may be taken: here for all."""
+        return np.ones(len(tasks), np.bool_)
+
+    def chose(self, testbed: str, backbone: str) -> bool:
+        """Tell whether a network, or one that it started from, chose images of a testbed."""
+        content_hash = self.testbeds[testbed].content_hash
+        return any((content_hash, name) in self._judging for name in self.labels(backbone))
+
+    @cached_property
+    def _judging(self) -> frozenset[tuple[str, str]]:
+        from longshot.evaluation import judges_in
+
+        return judges_in(self.results.run)
+
+    def labels(self, backbone: str) -> list[str]:
+        """Return all names that the run has for a backbone, wherever the study lay."""
+        network = _inside_study(self.recorded(backbone))
+        return [name for name in self.results.run.get("backbones", {}) if _inside_study(name) == network]
 
     def column(self, testbed: str, name: str) -> Floats:
         """A column of a testbed itself, [T]: ``coarsity`` and the like."""
@@ -110,6 +135,58 @@ class Scores:
             return False
         columns = [[table[name].to_pylist() for name in ("classes", "query")] for table in tables]
         return bool(columns[0] == columns[1])
+
+
+class CleanScores(Scores):
+    """Scores for claims, by the rules of judges and of leaks: what is not clean is NaN, and listed in ``left_out``.
+
+    A network that chose images of a testbed, or that started from one that did, has no clean task of it, unless
+    ``judges`` are allowed. A task with a class that a network saw in training (by content, name or WordNet id) is not
+    clean for that network.
+    """
+
+    def __init__(self, scores: Scores, *, judges: bool) -> None:
+        super().__init__(scores.results, scores.testbeds, scores.networks)
+        self.judges = judges
+        self.left_out: dict[tuple[str, str], list[str]] = {}  # (network, why) → testbeds
+        self._unclean: dict[tuple[str, str], frozenset[int] | None] = {}  # tasks; None: all of them
+
+    def clean(self, testbed: str, backbone: str, tasks: Ints) -> Bools:
+        """Tell which of some tasks [T] of a testbed are clean for a network."""
+        if (testbed, backbone) not in self._unclean:
+            self._unclean[testbed, backbone] = self._find_unclean(testbed, backbone)
+        unclean = self._unclean[testbed, backbone]
+        return np.array([unclean is not None and task not in unclean for task in tasks.tolist()], np.bool_)
+
+    def _find_unclean(self, testbed: str, backbone: str) -> frozenset[int] | None:
+        run, content_hash = self.results.run, self.testbeds[testbed].content_hash
+        if not self.judges and self.chose(testbed, backbone):
+            why = "chose the images, or started from a network that did"
+            self.left_out.setdefault((backbone, why), []).append(testbed)
+            return None
+        seen = {
+            class_id
+            for name in self.labels(backbone)
+            for entry in run.get("upstream", {}).get(name, {}).get(content_hash, ())
+            for class_id in entry.get("class_ids", ())
+        }
+        if not seen:
+            return frozenset()
+        listed = self.testbeds[testbed].table["classes"].to_pylist()
+        unclean = frozenset(task for task, classes in enumerate(listed) if seen.intersection(classes))
+        if unclean:
+            words = f"{testbed}, {len(unclean):,} of {len(listed):,} tasks"
+            self.left_out.setdefault((backbone, "saw classes of the tasks in training"), []).append(words)
+        return unclean
+
+
+def say_left_out(scores: Scores) -> list[str]:
+    """Return a sentence for every network that claims left something of out, and why."""
+    left_out = scores.left_out if isinstance(scores, CleanScores) else {}
+    return [
+        f"Left out of the claims: {network}, which {reason}: {first(testbeds, 4)}."
+        for (network, reason), testbeds in left_out.items()
+    ]
 
 
 def select_rows(table: pa.Table, testbed: Testbed, backbone: str, method: str) -> pa.Table:
@@ -210,6 +287,7 @@ class Lab(Generic[Settings, Data]):
     _scores: Scores | None = None
     _features: dict[tuple[str, str], Features] = field(default_factory=dict)
     _made: dict[str, Any] = field(default_factory=dict)
+    _shared: dict[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
@@ -337,11 +415,19 @@ class Lab(Generic[Settings, Data]):
             self._scores = Scores(self.results, self.testbeds, paths)
         return self._scores
 
-    def once(self, name: str, make: Callable[[], Value]) -> Value:
-        """What tables, figures and claims share, made when it is first asked for."""
-        if name not in self._made:
-            self._made[name] = make()
-        value: Value = self._made[name]
+    def cleaned(self, *, judges: bool = False) -> Lab[Settings, Data]:
+        """Return the lab as claims see it: the numbers of networks and tasks that are not clean are NaN."""
+        return replace(self, _scores=CleanScores(self.scores, judges=judges), _made={})
+
+    def once(self, name: str, make: Callable[[], Value], *, of_scores: bool = True) -> Value:
+        """Return what tables, figures and claims share, made when it is first asked for.
+
+        What is read off the scores is made again for claims, which see only clean numbers.
+        """
+        made = self._made if of_scores else self._shared
+        if name not in made:
+            made[name] = make()
+        value: Value = made[name]
         return value
 
     def step(self, name: str, inputs: Any, files: Sequence[Any], work: Any) -> None:

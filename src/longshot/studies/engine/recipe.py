@@ -10,6 +10,7 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -17,11 +18,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeAlias
 
+import numpy as np
+
 from longshot.base import UserError, plugged
 from longshot.data import Dataset, DatasetLike, as_dataset
 from longshot.studies.engine.claims import Claim, judge
 from longshot.studies.engine.comparisons import Comparison, Draw
-from longshot.studies.engine.lab import Lab, Plan
+from longshot.studies.engine.lab import Lab, Plan, say_left_out
 from longshot.studies.engine.study_folder import (
     Data,
     Settings,
@@ -37,6 +40,7 @@ from longshot.tasks import Testbed
 
 # datasets of a study: one, several (a text may be NAME=PATH), or by name
 Datasets: TypeAlias = DatasetLike | Sequence[DatasetLike] | Mapping[str, DatasetLike]
+_DRAWN = "halves of the classes at random"
 NAME = re.compile(r"(?:(?P<role>[a-z]+):)?(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)")
 
 
@@ -81,6 +85,33 @@ def read_given(datasets: Sequence[GivenDataset]) -> tuple[dict[str, GivenDataset
         else:
             named[name] = GivenDataset(name, data)
     return named, plain
+
+
+def with_class_split(data: Dataset, seed: int) -> Dataset:
+    """Return a dataset with train and test classes: its own, or halves drawn from a seed where it has none.
+
+    What a study trains on is never what it tests on. ``splits_from`` of the dataset says that the study drew them.
+    """
+    if data.splits or len(data.class_ids) < 2:
+        return data
+    order = np.random.default_rng(seed).permutation(len(data.class_ids))
+    halves = np.array_split(order, 2)
+    parts = {
+        part: tuple(data.class_ids[number] for number in sorted(half.tolist()))
+        for part, half in zip(("train", "test"), halves, strict=True)
+    }
+    return replace(data, splits=parts, splits_from=f"{_DRAWN}, seed {seed}")
+
+
+def say_class_split(data: Dataset) -> list[str]:
+    """Return a sentence on the split that a study drew; none where the dataset has its own."""
+    if not (data.splits_from or "").startswith(_DRAWN):
+        return []
+    sizes = " and ".join(f"{len(members)} {part}" for part, members in data.splits.items())
+    return [
+        f"{data.name} has no splits, so the study drew one ({data.splits_from}): {sizes} classes. Networks are trained "
+        "on the train classes and tested on the test classes."
+    ]
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -161,10 +192,13 @@ class Recipe(ABC, Generic[Settings, Data]):
         lab = self._lab(job, plan)
         lab.folder.save(notes=[*plan.absent, *plan.notes])
         self.work(lab)
+        clean, with_judges = lab.cleaned(), lab.cleaned(judges=True)
+        claims = judge(self.claims(job.settings), clean, with_judges)
+        lab.notes += say_left_out(clean.scores)
         findings = Findings(
             tables=list(self.tables(lab)),
             figures=self.figures(lab),
-            claims=judge(self.claims(job.settings), lab),
+            claims=claims,
             comparisons=comparisons,
             absent=lab.absent,
             notes=lab.notes,

@@ -44,6 +44,7 @@ _LARGE = 150_000  # bytes of an SVG beyond which the PNG stands in its place
 _ALL_FIGURES = 1_500_000  # bytes of all figures; further ones are linked
 _ALBUMS = 4  # testbeds whose hardest and easiest tasks are shown
 _VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+_TESTED = ("for", "against", "open")
 
 
 def study_page(study: Study, title: str, out: Path, findings: Findings, datasets: Sequence[Dataset]) -> str:
@@ -98,7 +99,7 @@ def _claims(findings: Findings) -> Section | None:
                 "label": each.measured.label,
                 "printed": printed_text(each.measured, claim.unit),
                 "measured": measured_text(each.measured, claim.unit),
-                "p": each.p,
+                "p": each.measured.p,
                 "counts": each.counts,
                 "n": each.measured.n,
             }
@@ -108,7 +109,7 @@ def _claims(findings: Findings) -> Section | None:
         expects = f"each number {claim.expects} {scale * claim.than:g}"
         if claim.expects == "same":
             expects = f"each number within ±{scale * claim.margin:g} of {scale * claim.than:g}"
-        tally = Counter(each.counts for each in judged.numbers)
+        tally = Counter[str](each.counts for each in judged.numbers)
         claims.append(
             {
                 **{
@@ -117,11 +118,14 @@ def _claims(findings: Findings) -> Section | None:
                 },
                 "verdict": judged.verdict,
                 "reason": judged.reason,
+                "p": judged.p,
                 "expects": expects,
                 "numbers": numbers,
-                "span": _span([each.measured.value for each in judged.numbers], claim.unit),
+                "span": _span(
+                    [each.measured.value for each in judged.numbers if each.counts in _TESTED], claim.unit
+                ),
                 "printed_span": _span(_printed_values(judged.numbers), claim.unit),
-                "tally": [(tally[kind], kind) for kind in ("for", "against", "open") if tally[kind]],
+                "tally": [(tally[kind], kind) for kind in (*_TESTED, "left out") if tally[kind]],
             }
         )
     return Section("claims", "What the paper claims", {"claims": claims, "rule": RULE}, "study_claims")

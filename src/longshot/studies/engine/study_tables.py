@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 Fact: TypeAlias = dict[str, Any]  # one line of a CSV file
 FIRST_PLACE = (
     "Bold: first place of its column among the methods of its kind; = where several share it, because paired sign-flip "
-    "tests (5 %, Holm over all pairs of this table) do not separate them from the highest mean."
+    "tests (5 %, Holm over all pairs of this table) do not separate them from the highest mean; nothing is bold where "
+    "all share it."
 )
 _LEAK_NOTE = "‡: saw images of its tests in training, (‡): classes; the notes of the study have the accuracies without."
 
@@ -211,7 +212,8 @@ def first_places(columns: Sequence[Sequence[Floats | None]], rows: Sequence[Tabl
 
     All pairs of rows of a group are tested on the same tasks in every column (sign flips), Holm corrects over all pairs
     of the table; who is not told apart from the highest mean of its group shares the first place. "best" alone there,
-    "tied" where several are, "" for all others, and where a row has no numbers or no neighbour to be tested against.
+    "tied" where several are, "" for all others, where all are, and where a row has no numbers or no neighbour to be
+    tested against.
     """
     from longshot.evaluation import SIGNIFICANCE, SeriesPair, compare_pairs
 
@@ -242,7 +244,7 @@ def first_places(columns: Sequence[Sequence[Floats | None]], rows: Sequence[Tabl
             if any(p is None for p in against.values()):
                 continue
             tied = [best, *(r for r, p in against.items() if p is not None and p >= SIGNIFICANCE)]
-            for r in tied:
+            for r in tied if len(tied) < len(members) else ():
                 marks[c][r] = "tied" if len(tied) > 1 else "best"
     return marks
 
@@ -272,7 +274,9 @@ def claims_table(claims: Sequence[JudgedClaim]) -> TableFile:
 
 
 def measured_text(measured: Measured, unit: str) -> str:
-    """A number of a claim with its interval: points of accuracy, or plain."""
+    """Write a number of a claim with its interval: points of accuracy, or plain; a dash where it is left out."""
+    if not measured.n:
+        return "–"
     scale, digits = (100, 1) if unit == "points" else (1, 2)
     return _with_bounds(scale * measured.value, measured.low, measured.high, scale, digits)
 

@@ -361,7 +361,7 @@ def _more_tasks_table(scores: HardScores) -> TableFile | None:
             label = f"{tasks} tasks"
             records += _records("tasks", shape, label, backbone, sources, list(by_source.values()))
         rows.append(row(scores.title(backbone), *map(cell, means)))
-        if all(means) and backbone != scores.judge:
+        if all(means) and backbone not in scores.judging:
             pairs.append([mean.mean for mean in means if mean])
     lines = []
     if len(pairs) > 1:

@@ -45,9 +45,8 @@ QUESTION = (
     "the same queries are chosen to be difficult, is that so for networks that took no part in choosing, and how "
     "should supports be chosen?"
 )
-_DROP = (0.20, 0.30)  # what the paper prints for its networks
 _SAME = 0.03  # points of accuracy: "comparably low"
-_SPEARMAN = 0.90  # of accuracy and inverse query loss, figure 8
+_METHODS = ("protonet", "finetune-all", "transductive-finetune-all")  # the paper's own
 Measure: TypeAlias = Callable[[HardScores], Sequence[Measured]]
 
 
@@ -63,7 +62,7 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
             "drop",
             "All methods fall on difficult supports, whatever the network",
             "section 5.3.1, figures 1, 3 and 9",
-            partial(_by_kind, "uniform", "difficult", _DROP),
+            partial(_by_kind, "uniform", "difficult"),
             printed="20 to 30 points",
             **chosen,
         ),
@@ -71,7 +70,7 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
             "easy",
             "Supports can be chosen to be easy as well",
             "section 5.3.2, figure 5",
-            partial(_by_kind, "easy", "uniform", None),
+            partial(_by_kind, "easy", "uniform"),
             **chosen,
         ),
     ]
@@ -84,6 +83,8 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
                 _greedy,
                 expects="same",
                 margin=_SAME,
+                control=lambda lab: _judges_drop(hard_scores(lab)),
+                about_judge=True,
                 printed="comparably low accuracy, at least 20 times faster",
                 factor="testbed.instances.search",
             )
@@ -95,6 +96,7 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
                 "One step is enough: with more steps tasks get easier",
                 "appendix K, figures 36 to 39",
                 _steps,
+                about_judge=True,
                 printed="difficulty decreases with more than one iteration",
                 factor="testbed.instances.search.steps",
             )
@@ -136,7 +138,11 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
         claims.append(claim("objects", sentence, "appendix L, figure 40", _objects, unit="", **chosen))
     if settings.why:
         sentence = "Accuracy on difficult tasks goes with the inverse of the query loss"
-        claims.append(claim("loss", sentence, "appendix C, figure 8", _loss, unit=""))
+        claims.append(
+            claim(
+                "loss", sentence, "appendix C, figure 8", _loss, unit="", about_judge=True, printed="r = 0.90"
+            )
+        )
     if _adversarial(settings):
         claims.append(
             claim(
@@ -146,6 +152,7 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
                 _trained_on_difficult,
                 expects="same",
                 margin=_SAME,
+                control=lambda lab: _trained_at_all(hard_scores(lab)),
                 printed="between −1.5 and +0.9 points",
                 factor="training.algorithm",
             )
@@ -174,28 +181,38 @@ def _gap(
     beds: Sequence[HardTestbed],
     backbone: str,
     method: str = "protonet",
-    printed: Any = None,
 ) -> Measured:
     """The first of two testbeds minus the second, on the same tasks of all sources that have both."""
     first, second = _over_sources(scores, beds, backbone, method)
-    return paired(label, first, second, printed)
+    return paired(label, first, second)
 
 
-def _by_kind(first: str, second: str, printed: Any, scores: HardScores) -> list[Measured]:
+def _by_kind(first: str, second: str, scores: HardScores) -> Sequence[Measured]:
     """One kind of support minus another, for every shape, network that took no part in choosing, and method."""
-
-    def label(shape: str, backbone: str, method: str) -> str:
-        chose = " (which chose the supports)" if backbone == scores.judge else ""
-        return f"{method} on {backbone}{chose}, {shape}"
-
-    return [
+    methods = _paper_methods(scores)
+    numbers = [
         _gap(
-            scores, label(shape, *who), [main(shape, kind) for kind in (first, second)], *who, printed=printed
+            scores,
+            f"{method} on {backbone}, {shape}",
+            [main(shape, kind) for kind in (first, second)],
+            backbone,
+            method,
         )
         for shape in scores.settings.shapes
-        for who in product(held_out(scores), scores.settings.methods)
+        for backbone, method in product(held_out(scores), methods)
         if scores.sources(shape)
     ]
+    return some(numbers, f"it needs one of the paper's methods: {', '.join(_METHODS)}")
+
+
+def _paper_methods(scores: HardScores) -> list[str]:
+    return [method for method in scores.settings.methods if method.partition("(")[0] in _METHODS]
+
+
+def _judges_drop(scores: HardScores) -> list[Measured]:
+    """What difficult supports cost the judge on the same tasks: that the run sees differences of difficulty."""
+    pair = [main("fixed", kind) for kind in ("uniform", "difficult")]
+    return [_gap(scores, "uniform − difficult supports", pair, scores.judge)]
 
 
 def _greedy(scores: HardScores) -> list[Measured]:
@@ -249,18 +266,18 @@ def _extraction(scores: HardScores) -> Sequence[Measured]:
     return some(numbers, "there is no network beside the judge")
 
 
-def _dial(scores: HardScores) -> list[Measured]:
+def _dial(scores: HardScores) -> Sequence[Measured]:
     """What networks that took no part lose from one difficulty to the next, mean over them, by method."""
     sources = sweep_sources(scores)
     if not sources:
         raise NotMeasured("no source has the testbeds that it needs")
     numbers = []
-    for method in scores.settings.methods:
+    for method in _paper_methods(scores):
         curves = [method_curve(scores, method, source) for source in sources]
         for low, high in pairwise(curves[0]):
             easier, harder = (np.concatenate([curve[share] for curve in curves]) for share in (low, high))
             numbers.append(paired(f"{method}, from {low:g} to {high:g}", easier, harder))
-    return numbers
+    return some(numbers, f"it needs one of the paper's methods: {', '.join(_METHODS)}")
 
 
 def _ways(scores: HardScores) -> list[Measured]:
@@ -310,7 +327,7 @@ def _objects(scores: HardScores) -> Sequence[Measured]:
 def _loss(scores: HardScores) -> Sequence[Measured]:
     """Spearman's correlation over the difficult tasks of each source."""
     numbers = [
-        of_correlation(source, explained.loss_and_accuracy, _SPEARMAN)
+        of_correlation(source, explained.loss_and_accuracy)
         for source, explained in scores.why.explained.items()
         if explained.loss_and_accuracy is not None
     ]
@@ -332,16 +349,40 @@ def _adversarial(settings: HardSettings) -> list[tuple[str, str]]:
 
 
 def _trained_on_difficult(scores: HardScores) -> list[Measured]:
+    """The network trained on difficult episodes minus its twin trained on random ones."""
+    return [number for pair in _adversarial(scores.settings) for number in _between(scores, *pair)]
+
+
+def _trained_at_all(scores: HardScores) -> Sequence[Measured]:
+    """The twin minus the network that both start from: that so much training could have helped."""
+    twins = [(twin, scores.settings.networks[twin].start) for _, twin in _adversarial(scores.settings)]
+    numbers = [
+        number
+        for twin, start in twins
+        if start in scores.backbones
+        for number in _between(scores, twin, str(start))
+    ]
+    return some(
+        numbers, "its control, the network that both trainings start from, is not among the backbones"
+    )
+
+
+def _between(scores: HardScores, first: str, second: str) -> list[Measured]:
+    """One network minus another on the difficult tasks of every shape, over the sources that both have."""
     numbers = []
-    for trained, twin in _adversarial(scores.settings):
-        for shape in scores.settings.shapes:
-            bed = main(shape, "difficult")
-            shared = scores.shared([bed], [(trained, "protonet"), (twin, "protonet")])
-            columns = [
-                [scores.accuracy(bed.of_source(source), name) for source in shared]
-                for name in (trained, twin)
+    for shape in scores.settings.shapes:
+        bed = main(shape, "difficult")
+        shared = scores.shared([bed], [(first, "protonet"), (second, "protonet")])
+        if shared:
+            values = [
+                np.concatenate(
+                    [
+                        v
+                        for source in shared
+                        if (v := scores.accuracy(bed.of_source(source), name)) is not None
+                    ]
+                )
+                for name in (first, second)
             ]
-            values = [np.concatenate([v for v in column if v is not None]) for column in columns if shared]
-            if len(values) == 2 and len(values[0]) == len(values[1]):
-                numbers.append(paired(f"{trained} − {twin}, {shape}", values[0], values[1]))
+            numbers.append(paired(f"{first} − {second}, {shape}", values[0], values[1]))
     return numbers

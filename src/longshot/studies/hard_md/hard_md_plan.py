@@ -12,6 +12,7 @@ from longshot.models import ALIASES, bare_name
 from longshot.reports import Sheet
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
+from longshot.studies.engine.recipe import say_class_split
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.study_tables import published_paper
 from longshot.studies.engine.study_training import StudyTraining
@@ -221,6 +222,7 @@ def _notes(settings: HardSettings, sources: Sources) -> list[str]:
         for name, data in sources.items()
         if not data.splits.get(settings.split)
     ]
+    notes += [sentence for data in sources.values() for sentence in say_class_split(data)]
     if any(name in _ILSVRC for name in sources):
         notes.append(
             "ILSVRC is here, which the released benchmark leaves out so that networks may be trained on it."

@@ -18,7 +18,7 @@ from longshot.data import Dataset, wordnet_above
 from longshot.reports import shorten
 from longshot.studies.engine.comparisons import Draw
 from longshot.studies.engine.lab import Plan
-from longshot.studies.engine.recipe import GivenDataset, Recipe, check_names, read_given
+from longshot.studies.engine.recipe import GivenDataset, Recipe, check_names, read_given, with_class_split
 from longshot.studies.engine.study_page import Drawings, Picture, axes_of
 from longshot.studies.engine.study_training import slug
 from longshot.studies.hard_md.hard_md_claims import QUESTION, hard_claims
@@ -85,8 +85,13 @@ class HardMd(Recipe[HardSettings, Sources]):
                 "The study takes at least 1 source and none was given; name a dataset, or NAME=PATH."
             )
         check_names([name for name, _ in sources])
+        trained_on = {network.data or sources[0][0] for network in settings.networks.values()}
         return {
-            name: replace(data, name=name, taxonomy=data.taxonomy or wordnet_above(data.class_ids))
+            name: replace(
+                with_class_split(data, settings.seed) if name in trained_on else data,
+                name=name,
+                taxonomy=data.taxonomy or wordnet_above(data.class_ids),
+            )
             for name, data in sources
         }
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from longshot.base import Floats, Ints
 from longshot.diagnosis import Composition, Explanation, explain_testbed
-from longshot.models import backbone_name
 from longshot.reports import Sheet, SheetCell, heads, row
 from longshot.statistics import mean_interval, widths_differ
 from longshot.studies.engine.study_page import axes_of
@@ -131,12 +130,18 @@ class HardScores:
     @cached_property
     def why(self) -> Why:
         """What the supports are made of."""
-
-        return explain_supports(self)
+        return self.lab.once("why", lambda: explain_supports(self), of_scores=False)
 
     def title(self, backbone: str) -> str:
         """A backbone's name, the judge's with its mark."""
-        return f"{backbone} {JUDGE}" if backbone == self.judge else backbone
+        return f"{backbone} {JUDGE}" if backbone in self.judging else backbone
+
+    @cached_property
+    def judging(self) -> frozenset[str]:
+        """The backbone that chose the supports, and those that started from it."""
+        beds = [bed.name for bed in self.beds if bed.purpose in ("main", "sweep")]
+        chose = [name for name in self.backbones if any(self.lab.scores.chose(bed, name) for bed in beds)]
+        return frozenset([self.judge, *chose])
 
     def sources(self, shape: str) -> list[str]:
         """Sources that have tasks of this shape."""
@@ -224,7 +229,7 @@ def explain_supports(scores: HardScores) -> Why:
     compositions: dict[str, dict[str, Sequence[Composition]]] = {}
     explained: dict[str, Explanation] = {}
     notes: list[str] = []
-    series = f"protonet on {backbone_name(lab.backbone(scores.judge))}"
+    [label, *_] = lab.scores.labels(scores.judge) or [scores.judge]  # what the run calls it
     for source, data in lab.datasets.items():
         beds = {shape: {kind: main(shape, kind, source) for kind in KINDS} for shape in ("fixed", "variable")}
         complete = [
@@ -239,7 +244,7 @@ def explain_supports(scores: HardScores) -> Why:
                 lab.testbeds[bed.name],
                 {source: data},
                 run=lab.results if judged else None,
-                focus=series if judged else None,
+                focus=f"protonet on {label}" if judged else None,
             )
         explained[source] = by_kind["difficult"]
         compositions[source] = {kind: by_kind[kind].compositions[source] for kind in by_kind}
@@ -256,8 +261,8 @@ def sweep_sources(scores: HardScores) -> list[str]:
 
 
 def held_out(scores: HardScores) -> list[str]:
-    """Networks that took no part in choosing; the judge alone where there is no other."""
-    return [name for name in scores.backbones if name != scores.judge] or [scores.judge]
+    """Networks that took no part in choosing, nor started from one that did; the judge alone where there is none."""
+    return [name for name in scores.backbones if name not in scores.judging] or [scores.judge]
 
 
 def method_curve(scores: HardScores, method: str, source: str) -> dict[float, Floats]:
@@ -318,7 +323,8 @@ def fall_sentences(scores: HardScores, sources: Sequence[str]) -> list[str]:
         means = {method: overall([Mean.of(values) for values in each]) for method, each in losses.items()}
         order = sorted(methods, key=lambda method: -(means[method] or Mean(0, 0)).mean)
         texts = [f"{method} {mean.text()}" for method in order if (mean := means[method]) is not None]
-        sentence = f"Difficulty {difficulty:g}, points lost by networks that took no part: {', '.join(texts)}"
+        losers = "the judge itself" if held_out(scores) == [scores.judge] else "networks that took no part"
+        sentence = f"Difficulty {difficulty:g}, points lost by {losers}: {', '.join(texts)}"
         if len(order) > 1:
             pairs = zip(losses[order[0]], losses[order[1]], strict=True)
             apart = overall([Mean.of(first - second) for first, second in pairs])

@@ -19,6 +19,7 @@ from longshot.studies.hard_md.hard_md_scores import (
     Mean,
     Why,
     cell,
+    held_out,
     mean_of,
     overall,
     ranks_of,
@@ -66,7 +67,7 @@ def _stress_sheet(scores: HardScores, shape: str) -> tuple[Sheet, list[Fact]]:
         TableRow(
             (scores.title(backbone), method),
             scores.lab.scores.setting(method),
-            ranked=backbone != scores.judge,
+            ranked=backbone not in scores.judging,
         )
         for backbone, method in scores.stress_rows()
     ]
@@ -98,7 +99,8 @@ def _stress_sheet(scores: HardScores, shape: str) -> tuple[Sheet, list[Fact]]:
         "Accuracy in %, ± half the 95 % interval over tasks; drop: uniform − difficult, paired by task, with the "
         "interval that holds for other classes too where it differs by more than a fifth. "
         f"{scores.title(scores.judge)} chose the supports, raising the loss '{scores.settings.objective}' from the "
-        f"{'random' if scores.settings.start == 'paper' else 'uniform'} start, and is not ranked. {FIRST_PLACE}"
+        f"{'random' if scores.settings.start == 'paper' else 'uniform'} start. {JUDGE}: "
+        f"it, or a network that started from it; these are not ranked. {FIRST_PLACE}"
     )
     ordered = [blocks[setting] for setting in sorted(blocks)]
     return Sheet(f"Stress test, {_shape(scores.settings, shape)}", names, ordered, note), records
@@ -128,7 +130,7 @@ def _drop_sentences(scores: HardScores) -> list[str]:
         for backbone, method in scores.stress_rows():
             by_source = [scores.drop(main(shape, "drop", source), backbone, method) for source in shared]
             mean = overall(by_source)
-            if mean is not None and (backbone != scores.judge or len(scores.backbones) == 1):
+            if mean is not None and backbone in held_out(scores):
                 drops[backbone, method] = mean
         if drops:
             low, high = (pick(drops, key=lambda who: drops[who].mean) for pick in (min, max))
@@ -138,7 +140,7 @@ def _drop_sentences(scores: HardScores) -> list[str]:
             sentences.append(
                 f"{_shape(scores.settings, shape)}, {mean_of(shared)}: the drop from uniform to difficult supports "
                 f"{'is' if len(texts) == 1 else 'lies between'} {' and '.join(texts)}"
-                + (", the judge left aside." if len(scores.backbones) > 1 else ".")
+                + (", the judge and what started from it left aside." if len(scores.backbones) > 1 else ".")
             )
     return sentences
 
@@ -153,7 +155,7 @@ def ranks_table(scores: HardScores) -> TableFile:
         for method in scores.settings.methods:
             means: dict[str, tuple[float, float]] = {}  # backbone → mean on uniform and on difficult tasks
             for backbone in scores.backbones:
-                if backbone == scores.judge:
+                if backbone in scores.judging:
                     continue  # whoever chose the supports is no fair measure of them
                 uniform, difficult = (
                     overall([scores.mean(main(shape, kind, source), backbone, method) for source in shared])
@@ -176,7 +178,7 @@ def ranks_table(scores: HardScores) -> TableFile:
     averaged = "; ".join(f"{shape}: {mean_of(shared)}" for shape, shared in over.items() if shared)
     note = (
         f"Rank 1: highest mean accuracy ({averaged}); ranks of close means can be chance. {scores.judge}, which "
-        "chose the supports, is not ranked."
+        "chose the supports, and networks that started from it are not ranked."
     )
     return TableFile("ranks", [Sheet("Order of backbones", names, [rows], note, 3)], records, sentences)
 

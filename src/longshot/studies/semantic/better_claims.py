@@ -16,6 +16,7 @@ from longshot.studies.engine.claims import (
     Claim,
     Measured,
     NotMeasured,
+    left_out,
     of_correlation,
     of_resamples,
     paired,
@@ -32,9 +33,9 @@ from longshot.studies.semantic.semantic_common import (
     class_ids_of,
     coarsities,
     entries,
+    paper_entries,
     printed_by_method,
     printed_difference,
-    printed_gain,
     quartile_of,
     transduction,
     transductive_gain,
@@ -93,11 +94,12 @@ def better_testbed_claims() -> list[Claim[BetterLab]]:
         ),
         Claim(
             "balance",
-            "Semantic sampling does not unbalance the classes",
+            "Semantic sampling does not unbalance the classes: their shares of the tasks are as even, within 2 points",
             "section 4.2, figure 3",
             _balance,
             expects="same",
             margin=_BALANCE,
+            control=_unbalanced,
             printed="the share of tasks with each class is about even",
             factor=classes,
         ),
@@ -160,9 +162,12 @@ _Measure: TypeAlias = Callable[[BetterLab, int, str], Measured]
 
 
 def _by_method(measure: _Measure, lab: BetterLab) -> list[Measured]:
-    """A number for every number of shots and method, inductive ones first."""
-    methods = lab.scores.by_setting(lab.settings.calls)
-    return [measure(lab, shot, method) for shot in lab.settings.shots for method in methods]
+    """Return a number for every number of shots and method of the paper, inductive ones first."""
+    return [
+        measure(lab, shot, entry.method)
+        for shot in lab.settings.shots
+        for entry in paper_entries(lab, f"semantic-{shot}-shot")
+    ]
 
 
 def _label(shot: int, method: str) -> str:
@@ -199,7 +204,11 @@ def _coarsest(lab: BetterLab, shot: int, method: str) -> Measured:
 def _correlated(lab: BetterLab, shot: int, method: str) -> Measured:
     entry = _entry(lab, f"semantic-{shot}-shot", method)
     assert entry.coarsity is not None
-    return of_correlation(_label(shot, method), correlation(entry.coarsity, entry.accuracy, "spearman"))
+    usable = ~np.isnan(entry.accuracy)
+    if not usable.any():
+        return left_out(_label(shot, method))
+    r = correlation(entry.coarsity[usable], entry.accuracy[usable], "spearman")
+    return of_correlation(_label(shot, method), r)
 
 
 def _coarse(lab: BetterLab) -> list[Measured]:
@@ -208,20 +217,31 @@ def _coarse(lab: BetterLab) -> list[Measured]:
 
 
 def _balance(lab: BetterLab) -> list[Measured]:
-    """How far each class is from an even share of the tasks: semantic − uniform, over classes."""
+    """Measure how far each class is from an even share of the tasks: semantic − uniform, over classes."""
+    return [paired("distance of a class from the even share of tasks, semantic − uniform", *_uneven(lab))]
+
+
+def _unbalanced(lab: BetterLab) -> list[Measured]:
+    """Measure the same where balance is broken: half the classes never drawn, the others twice as often."""
+    _, uniform = _uneven(lab)
+    even = lab.settings.way / len(uniform)
+    return [paired("the same if half the classes were never drawn", np.full(len(uniform), even), uniform)]
+
+
+def _uneven(lab: BetterLab) -> list[Floats]:
+    """Return |share of tasks − even share| of every class [C], of the semantic and of the uniform testbed."""
     pair = [lab.testbeds[f"{kind}-{lab.settings.shots[0]}-shot"] for kind in KINDS]
     ids = class_ids_of(pair)
     shares = [class_counts(testbed, ids) / len(testbed) for testbed in pair]
-    away = [np.abs(share - share.mean()) for share in shares]
-    return [paired("distance of a class from the even share of tasks, semantic − uniform", *away)]
+    return [np.abs(share - share.mean()) for share in shares]
 
 
 def _transductive(lab: BetterLab) -> list[Measured]:
     return [
         transduction(
-            entries(lab, f"semantic-{shot}-shot"),
+            paper_entries(lab, f"semantic-{shot}-shot"),
             f"{shot}-shot",
-            printed_gain(table=_TABLES.get(shot), part="whole", sampling="semantic"),
+            _column(shot),
         )
         for shot in lab.settings.shots
     ]
@@ -232,25 +252,29 @@ def _one_shot(lab: BetterLab) -> list[Measured]:
     shots = lab.settings.shots
     if len(shots) < 2 or shots[0] != 1:
         raise NotMeasured(f"it needs 1 shot and another number of shots, and the study has {list(shots)}")
-    first, second = (transductive_gain(entries(lab, f"semantic-{n}-shot"))[2] for n in (shots[0], shots[-1]))
+    first, second = (
+        transductive_gain(paper_entries(lab, f"semantic-{n}-shot"))[2] for n in (shots[0], shots[-1])
+    )
     return [paired(f"gain at {shots[0]} shot − gain at {shots[-1]} shots", first, second)]
 
 
 def _order(lab: BetterLab) -> list[Measured]:
     """Kendall's τ between the orders of methods on two quartiles, averaged; bootstrap over the tasks of a quartile."""
-    if len(lab.settings.calls) < 3:
-        raise NotMeasured(f"an order needs at least 3 methods, and the study has {len(lab.settings.calls)}")
-    return [
-        order_of_methods(entries(lab, f"semantic-{shot}-shot"), f"mean τ, {shot}-shot")
-        for shot in lab.settings.shots
-    ]
+    by_shot = {shot: paper_entries(lab, f"semantic-{shot}-shot") for shot in lab.settings.shots}
+    methods = len(by_shot[lab.settings.shots[0]])
+    if methods < 3:
+        raise NotMeasured(f"an order needs at least 3 of the paper's methods, and the study has {methods}")
+    return [order_of_methods(listed, f"mean τ, {shot}-shot") for shot, listed in by_shot.items()]
 
 
 def order_of_methods(
     listed: Sequence[MethodScores], label: str, resamples: int = 400, seed: int = 0
 ) -> Measured:
-    """Mean Kendall's τ over the pairs of quartiles with its bootstrap interval."""
+    """Return the mean Kendall's τ over the pairs of quartiles with its bootstrap interval."""
     quartiles = [np.stack([quartile_of(entry, q) for entry in listed]) for q in range(4)]  # [M, T/4] each
+    quartiles = [quartile[:, ~np.isnan(quartile).any(0)] for quartile in quartiles]
+    if not all(quartile.size for quartile in quartiles):
+        return left_out(label)
     first, second = np.triu_indices(len(listed), 1)
     rng = np.random.default_rng(seed)
 
@@ -266,4 +290,5 @@ def order_of_methods(
     resampled = np.array(
         [tau(np.stack([again(quartile) for quartile in quartiles])) for _ in range(resamples)]
     )
-    return of_resamples(label, value, resampled, sum(q.shape[1] for q in quartiles), _ORDER)
+    tasks = sum(quartile.shape[1] for quartile in quartiles)
+    return of_resamples(label, value, resampled, tasks, _ORDER, scale=(-1, 1))

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from longshot.base import Floats, UserError
 from longshot.reports import published, way_head, way_metrics
-from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_values, some
+from longshot.studies.engine.claims import Claim, Measured, NotMeasured, clean_mean, of_values, some
 from longshot.studies.engine.comparisons import Comparison, Draw, Side
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.recipe import OneDataset, Recipe
@@ -28,6 +28,7 @@ from longshot.studies.semantic.semantic_common import (
     draw_ways,
     entries,
     method_rows,
+    paper_entries,
     printed_by_method,
     printed_difference,
     printed_records,
@@ -253,7 +254,7 @@ def _drops(lab: ManyLab) -> Sequence[Measured]:
         if fewest == most:
             continue
         printed = printed_difference(_printed(fewest.way, shot), _printed(most.way, shot))
-        for method in lab.scores.by_setting(lab.settings.calls):
+        for method in (entry.method for entry in paper_entries(lab, fewest.name)):
             label = f"{method}, {fewest.way} → {most.way} ways, {shot}-shot"
             which = {"method": method, "backbone": lab.settings.backbone}
             narrow, wide = _side(lab, fewest), _side(lab, most)
@@ -267,18 +268,19 @@ def _best(shot: int, bound: float, lab: ManyLab) -> list[Measured]:
     if shape not in _shapes(lab):
         ways = ", ".join(f"{each.way}-way {each.shot}-shot" for each in _shapes(lab))
         raise NotMeasured(f"the paper speaks of {_MANY}-way {shot}-shot tasks, and these are {ways}")
-    listed = entries(lab, shape.name)
-    best = max(listed, key=lambda entry: float(entry.accuracy[::2].mean()))
-    return [
-        of_values(f"{best.method}, {shape.name}", best.accuracy[1::2], max(_printed(*shape).values()), bound)
-    ]
+    listed, printed = paper_entries(lab, shape.name), _printed(*shape)
+    best = max(listed, key=lambda entry: clean_mean(entry.accuracy[::2]))
+    return [of_values(f"{best.method}, {shape.name}", best.accuracy[1::2], printed.get(best.method), bound)]
 
 
 def _transductive(lab: ManyLab) -> list[Measured]:
     shapes = [shape for shape in _shapes(lab) if shape.way == 5]
     if not shapes:
         raise NotMeasured("the study has no tasks of five ways")
-    return [transduction(entries(lab, shape.name), f"5-way {shape.shot}-shot") for shape in shapes]
+    return [
+        transduction(paper_entries(lab, shape.name), f"5-way {shape.shot}-shot", _printed(*shape))
+        for shape in shapes
+    ]
 
 
 def _times_chance(lab: ManyLab) -> list[str]:

@@ -18,7 +18,7 @@ from longshot.base import Floats
 from longshot.models import find_variant, get_method
 from longshot.reports import PublishedNumber, Sheet, heads, published, row
 from longshot.statistics import Rolling, quantile_bins, rolling_mean
-from longshot.studies.engine.claims import Measured, NotMeasured, of_values
+from longshot.studies.engine.claims import Measured, NotMeasured, clean_mean, of_values
 from longshot.studies.engine.lab import numbers
 from longshot.studies.engine.settings import Methods, StudySettings, Text, method_calls
 from longshot.studies.engine.study_page import axes_of, means_and_halves
@@ -98,16 +98,31 @@ def method_rows(listed: Sequence[MethodScores], backbone: str) -> list[TableRow]
 def leader(listed: Sequence[MethodScores], setting: str, tasks: slice = slice(None)) -> MethodScores | None:
     """The method of a setting with the highest mean accuracy over some of the tasks."""
     candidates = [entry for entry in listed if entry.setting == setting]
-    return max(candidates, key=lambda entry: float(entry.accuracy[tasks].mean()), default=None)
+    return max(candidates, key=lambda entry: clean_mean(entry.accuracy[tasks]), default=None)
 
 
-def transduction(listed: Sequence[MethodScores], label: str, printed: float | None = None) -> Measured:
-    """The best transductive method minus the best inductive one, paired by task.
+def paper_entries(lab: Lab[Any, Any], testbed: str) -> list[MethodScores]:
+    """Return the paper's own methods on a testbed, whatever their settings; NotMeasured where the study has none."""
+    own = {call.partition("(")[0] for call in paper_calls()}
+    listed = [entry for entry in entries(lab, testbed) if entry.method.partition("(")[0] in own]
+    if not listed:
+        raise NotMeasured(f"the study has none of the paper's methods, {', '.join(sorted(own))}")
+    return listed
 
-    Both are chosen on every other task and compared on the rest, so that the choice does not favour either.
+
+def transduction(
+    listed: Sequence[MethodScores], label: str, printed: Mapping[str, float] | None = None
+) -> Measured:
+    """Return the best transductive method minus the best inductive one, paired by task.
+
+    Both are chosen on every other task and compared on the rest, so that the choice does not favour either. ``printed``
+    are the paper's means by method: the difference of the same two stands beside.
     """
     first, second, gain = transductive_gain(listed)
-    return of_values(f"{label}: {first} − {second}", gain, printed)
+    theirs = printed or {}
+    printed_pair = first in theirs and second in theirs
+    difference = round(theirs[first] - theirs[second], 6) if printed_pair else None
+    return of_values(f"{label}: {first} − {second}", gain, difference)
 
 
 def transductive_gain(listed: Sequence[MethodScores]) -> tuple[str, str, Floats]:
@@ -175,17 +190,6 @@ def printed_by_method(**fields: Any) -> dict[str, float]:
 def printed_difference(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
     """Method → difference of two printed columns, for methods that both have."""
     return {method: round(first[method] - second[method], 6) for method in first if method in second}
-
-
-def printed_gain(**fields: Any) -> float | None:
-    """The paper's best transductive minus its best inductive method of one column."""
-    by_setting = {
-        setting: [number.mean for number in published(PAPER).select(setting=setting, **fields)]
-        for setting in ("transductive", "inductive")
-    }
-    if not all(by_setting.values()):
-        return None
-    return round(max(by_setting["transductive"]) - max(by_setting["inductive"]), 6)
 
 
 def printed_sheet(title: str, numbers: Sequence[PublishedNumber], columns: Sequence[TableColumn]) -> Sheet:

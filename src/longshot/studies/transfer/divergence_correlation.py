@@ -23,7 +23,13 @@ from longshot.statistics import Correlation, correlation, holm
 from longshot.studies.engine.claims import LEVEL, Claim, Measured, NotMeasured, of_correlation, of_resamples
 from longshot.studies.engine.comparisons import Comparison, Draw, Side
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
-from longshot.studies.engine.recipe import GivenDataset, Recipe, check_names
+from longshot.studies.engine.recipe import (
+    GivenDataset,
+    Recipe,
+    check_names,
+    say_class_split,
+    with_class_split,
+)
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.study_page import Drawings, Picture, on_both
 from longshot.studies.engine.study_tables import Fact, TableFile, ratio
@@ -142,7 +148,7 @@ def _finding(method: str, words: str, name: str, correlations: Mapping[str, Corr
     )
 
 
-def resampled(by_measure: Mapping[str, Sequence[float]], accuracy: Floats) -> tuple[Floats, Floats]:
+def resampled(by_measure: Mapping[str, Sequence[float] | Floats], accuracy: Floats) -> tuple[Floats, Floats]:
     """r of every measure [M], and again on resampled tasks [R, M]; not measured where one is not defined."""
     x = np.array(list(by_measure.values()))  # [M, T]
     if float(np.ptp(accuracy)) == 0 or (np.ptp(x, axis=1) == 0).any():
@@ -160,6 +166,7 @@ def _pearson(x: Floats, y: Floats) -> Floats:
     return r
 
 
+_SOLVER = "protonet"  # whose accuracy the claims are about
 _STRONG = -0.71  # r² of one half: beyond it a divergence would tell most of a single task's accuracy
 
 
@@ -201,7 +208,7 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
                     check_names([data.name, upstream.name])
             tasks = {data.name: (data, None) for data in opened}
             return CorrelationData(upstream, upstream.split_classes(None), tasks)
-        upstream = with_split(upstream, settings.splits)
+        upstream = with_class_split(with_split(upstream, settings.splits), settings.seed)
         if not upstream.splits.get("train") or not upstream.splits.get("test"):
             raise UserError(
                 f"Dataset '{upstream.name}' has no train and test classes and no downstream dataset was given",
@@ -212,7 +219,8 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
             "its test classes."
         )
         of_test = {f"{upstream.name}-test": (upstream, "test")}
-        return CorrelationData(upstream, upstream.split_classes("train"), of_test, [note])
+        notes = [note, *say_class_split(upstream)]
+        return CorrelationData(upstream, upstream.split_classes("train"), of_test, notes)
 
     def sources(self, data: CorrelationData) -> dict[str, Dataset]:
         """The upstream dataset, then those of the tasks."""
@@ -344,44 +352,56 @@ def _accuracy(lab: CorrelationLab, name: str, method: str) -> Floats:
 # --- claims: between Gaussians, as the paper's table ---
 
 
+def _clean_tasks(lab: CorrelationLab) -> list[tuple[str, dict[str, Floats], Floats]]:
+    """Return (testbed, divergences by measure [n], accuracy [n]) over the clean tasks of every testbed.
+
+    Accuracy is that of prototypes, the means of the support images that the paper's divergences are between.
+    """
+    if _SOLVER not in method_calls(lab.settings.methods):
+        raise NotMeasured(f"{_SOLVER} is not among the methods")
+    listed = []
+    for name in lab.testbeds:
+        accuracy = _accuracy(lab, name, _SOLVER)
+        usable = ~np.isnan(accuracy)
+        if usable.sum() < 3:
+            raise NotMeasured(
+                f"{name} has {int(usable.sum())} tasks without classes that the network was trained on"
+            )
+        measured = _measured(lab, name)["gaussian"]
+        listed.append((name, {key: np.array(measured[key])[usable] for key in MEASURES}, accuracy[usable]))
+    return listed
+
+
 def _negative(lab: CorrelationLab) -> list[Measured]:
     return [
-        of_correlation(
-            f"{label}, {name}, {method}",
-            correlation(_measured(lab, name)["gaussian"][measure], _accuracy(lab, name, method)),
-            printed_span(2, measure),
-        )
-        for name in lab.testbeds
-        for method in method_calls(lab.settings.methods)
-        for measure, label in MEASURES.items()
+        of_correlation(f"{label}, {name}", correlation(measured[key], accuracy), printed_span(2, key))
+        for name, measured, accuracy in _clean_tasks(lab)
+        for key, label in MEASURES.items()
     ]
 
 
 def _against(measure: str, lab: CorrelationLab) -> list[Measured]:
     """r of one divergence minus r of each other on the same tasks, by a bootstrap over tasks."""
-    measured = []
-    for name in lab.testbeds:
-        for method in method_calls(lab.settings.methods):
-            r, again = resampled(_measured(lab, name)["gaussian"], _accuracy(lab, name, method))
-            own = list(MEASURES).index(measure)
-            for other, label in enumerate(MEASURES.values()):
-                if other != own:
-                    text = f"{MEASURES[measure]} − {label}, {name}, {method}"
-                    printed = printed_span(2, measure, list(MEASURES)[other])
-                    tasks, gaps = len(lab.testbeds[name]), again[:, own] - again[:, other]
-                    measured.append(of_resamples(text, r[own] - r[other], gaps, tasks, printed=printed))
-    return measured
+    numbers = []
+    own = list(MEASURES).index(measure)
+    for name, measured, accuracy in _clean_tasks(lab):
+        r, again = resampled(measured, accuracy)
+        for other, (key, label) in enumerate(MEASURES.items()):
+            if other != own:
+                text, printed = f"{MEASURES[measure]} − {label}, {name}", printed_span(2, measure, key)
+                gaps = again[:, own] - again[:, other]
+                numbers.append(of_resamples(text, r[own] - r[other], gaps, len(accuracy), printed=printed))
+    return numbers
 
 
 def _weak(lab: CorrelationLab) -> list[Measured]:
-    measured = []
-    for name in lab.testbeds:
-        for method in method_calls(lab.settings.methods):
-            r, again = resampled(_measured(lab, name)["gaussian"], _accuracy(lab, name, method))
-            best = int(np.argmin(r))
-            label = f"{list(MEASURES.values())[best]}, {name}, {method}"
-            measured.append(of_resamples(label, r[best], again[:, best], len(lab.testbeds[name]), _STRONG))
-    return measured
+    numbers = []
+    for name, measured, accuracy in _clean_tasks(lab):
+        r, again = resampled(measured, accuracy)
+        best = int(np.argmin(r))
+        label = f"{list(MEASURES.values())[best]}, {name}"
+        numbers.append(of_resamples(label, r[best], again[:, best], len(accuracy), _STRONG, scale=(-1, 1)))
+    return numbers
 
 
 def _scatter(divergence: Divergences, accuracy: Floats, name: str, method: str, path: Path) -> None:

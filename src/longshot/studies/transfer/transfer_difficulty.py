@@ -22,6 +22,7 @@ from longshot.studies.engine.claims import (
     Claim,
     Measured,
     NotMeasured,
+    clean_mean,
     of_slope,
     of_values,
     paired,
@@ -72,6 +73,7 @@ def transfer_claims(scores_of: Callable[[AnyLab], TransferScores]) -> list[Claim
             of(_validation),
             expects="same",
             margin=_ALIKE,
+            control=of(_apart),
             printed="validation and test accuracies similarly challenge the transfer ability",
         ),
         Claim(
@@ -148,10 +150,20 @@ def _falls(scores: TransferScores) -> list[Measured]:
 def _validation(scores: TransferScores) -> list[Measured]:
     """Over splits, since single ones have classes that happen to be harder."""
     _needs(scores, "multiclass")
-    means = {key: float(values.mean()) for key, values in scores.parts.items()}
-    differences = [means[split.name, "validation"] - means[split.name, "test"] for split in scores.sweep]
+    means = {key: clean_mean(values) for key, values in scores.parts.items()}
+    pairs = [(means[split.name, "validation"], means[split.name, "test"]) for split in scores.sweep]
+    differences = [first - second for first, second in pairs if np.isfinite([first, second]).all()]
     label = f"validation − test, {scores.shots[-1]}-shot, mean over {len(differences)} splits"
     return [of_values(label, np.array(differences))]
+
+
+def _apart(scores: TransferScores) -> list[Measured]:
+    """Measure how far apart the easiest and the hardest split are for the same network, tasks and shots."""
+    near, far, shot = scores.easiest, scores.hardest, scores.shots[-1]
+    if near == far:
+        raise NotMeasured("its control needs 2 divergences, and the study has 1")
+    tasks = (scores.tasks(column, "multiclass", shot) for column in (near, far))
+    return [unpaired(f"{near} − {far}, multiclass, {shot}-shot", *tasks)]
 
 
 def _differences(
@@ -314,7 +326,7 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
 def splits_of(lab: TransferLab) -> dict[str, Split]:
     """Every split of the study by its name."""
     make = partial(transfer_plan.make_splits, lab.settings, lab.data)
-    return lab.once("splits", lambda: make(_features(lab)))
+    return lab.once("splits", lambda: make(_features(lab)), of_scores=False)
 
 
 def scores_of(lab: TransferLab) -> TransferScores:

@@ -135,6 +135,9 @@ def steepness(
         if not {(split.name, name, shot) for name in (method, against)} & scores.cut
     ]
     values = [_accuracies(scores, split.name, method, against, shot) for split in splits]
+    values = [own[~np.isnan(own)] for own in values]  # claims see clean tasks only
+    splits = [split for split, own in zip(splits, values, strict=True) if len(own)]
+    values = [own for own in values if len(own)]
     x = np.array([split.measured if measured else split.target or 0.0 for split in splits])
     x = np.log10(x) if scores.logarithmic and not measured else x
     y = np.array([own.mean() for own in values])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
-from longshot.base import UserError, call_defaults, first, parse_call
+from longshot.base import UserError, call_defaults, count, first, parse_call
 from longshot.models import backbone_parts
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.engine.study_training import StudyTraining
@@ -113,10 +113,16 @@ class _NetworkPlanner:
             )
             return
         try:
-            data, several = _data(name, plan, self.sources)
+            data, several, removed = _data(name, plan, self.sources)
         except UserError as error:
             self.missing[name] = error.fact
             return
+        if removed:
+            listed = ", ".join(f"{class_id} ({why})" for class_id, why in removed.items())
+            self.notes.append(
+                f"The network '{name}' is trained without {count(len(removed), 'class', 'classes')} related to those "
+                f"of {first(plan.without)}: {listed}."
+            )
         training = _training(name, plan, self.settings, data, several=several)
         problem = _untrainable(training)
         if problem:
@@ -142,7 +148,13 @@ def _one_per_source(
         if not plan.each or not all(groups):  # a part of what was asked for would pass for the whole
             plans[name] = plan
             continue
-        members = {f"{name}-{source.name}": source for group in groups for source in group}
+        # A dataset that is upstream and a source of episodes at once gives one network, not the same one twice.
+        distinct = {
+            (source.data.fingerprint, source.data.splits.get("train")): source
+            for group in reversed(groups)
+            for source in reversed(group)
+        }
+        members = {f"{name}-{source.name}": source for source in reversed(distinct.values())}
         ensembles[name] = list(members)
         plans |= {
             member: plan.model_copy(update={"data": (source.name,)}) for member, source in members.items()
@@ -188,8 +200,13 @@ def _training(
     return StudyTraining(name, data, plan.algorithm, options, identity)
 
 
-def _data(name: str, plan: VtabNetwork, sources: Sequence[StudySource]) -> tuple[Dataset, bool]:
-    """What a network sees, and whether it is of several sources; UserError where classes cannot be left out."""
+def _data(
+    name: str, plan: VtabNetwork, sources: Sequence[StudySource]
+) -> tuple[Dataset, bool, dict[str, str]]:
+    """Return what a network sees, whether it is of several sources, and the classes left out with the reasons.
+
+    UserError where classes cannot be left out.
+    """
     train, validate, without = (
         {source.name: source for word in words for source in pick(word, sources)}
         for words, pick in (
@@ -203,24 +220,34 @@ def _data(name: str, plan: VtabNetwork, sources: Sequence[StudySource]) -> tuple
         [data] = parts.values()
     else:
         data = union(parts, list(train), list(validate or train))
+    removed: dict[str, str] = {}
     if without:
-        data = _without(name, data, without, branch=len(parts) > 1)
-    return data, len(parts) > 1
+        data, removed = _without(name, data, without, branch=len(parts) > 1)
+    return data, len(parts) > 1, removed
 
 
-def _without(name: str, data: Dataset, without: Mapping[str, StudySource], *, branch: bool) -> Dataset:
-    """The dataset without the train classes that other sources have too, by their ids (class-ablated).
+def _without(
+    name: str, data: Dataset, without: Mapping[str, StudySource], *, branch: bool
+) -> tuple[Dataset, dict[str, str]]:
+    """Return the dataset without the train classes related to other sources' (class-ablated), and those classes.
 
-    UserError where too few are left, and where nothing is removed: the network would be that of all classes, and its
-    row would compare that with itself.
+    Related: the same id, or what ``longshot.audit.related_classes`` says. UserError where too few are left, and where
+    nothing is removed: the network would be that of all classes, and its row would compare that with itself.
     """
-    shared = {class_id for source in without.values() for class_id in source.data.class_ids}
+    from longshot.audit import read_nouns, related_classes
+
     train = data.splits.get("train", data.class_ids)
-    remaining = tuple(c for c in train if (c.split("/", 1)[1] if branch else c) not in shared)
-    if len(remaining) == len(train):
+    related: dict[str, str] = {}
+    for source in without.values():
+        related |= related_classes(data, source.data, read_nouns())
+        ids = set(source.data.class_ids)
+        related |= {c: "the same id" for c in train if (c.split("/", 1)[1] if branch else c) in ids}
+    removed = {class_id: related[class_id] for class_id in train if class_id in related}
+    remaining = tuple(class_id for class_id in train if class_id not in removed)
+    if not removed:
         raise UserError(
             f"its network '{name}' is trained without the classes of {first(list(without))}, but none of its "
-            f"{len(train):,} train classes is among them, so nothing was removed"
+            f"{len(train):,} train classes is related to them, so nothing was removed"
         )
     if len(remaining) < 2:
         raise UserError(
@@ -228,7 +255,7 @@ def _without(name: str, data: Dataset, without: Mapping[str, StudySource], *, br
             f"{first(list(without))}, but at least 2 are needed"
         )
     splits = {**data.splits, "train": remaining}
-    return replace(data, splits=splits, splits_from=f"without {', '.join(without)}")
+    return replace(data, splits=splits, splits_from=f"without {', '.join(without)}"), removed
 
 
 def _untrainable(training: StudyTraining) -> str:

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from longshot.base import UserError, count, first
+from longshot.data import Dataset
 from longshot.studies.engine.comparisons import Draw
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.vtab_md.vtab_md_networks import ApproachRow, make_networks, make_rows, shape_of
 from longshot.studies.vtab_md.vtab_md_sources import GROUPS, StudySource, VtabSettings, absence_sentences
-from longshot.tasks import BigEpisode, BilevelClasses, FixedShape, Pool, find_spec_file, split_rows
+from longshot.tasks import BigEpisode, BilevelClasses, FixedShape, Pool, Testbed, find_spec_file, split_rows
 
 _PAPER = {"max_way": 50, "max_query": 10, "max_support": 500, "train": 800, "validation": 200}
 _LIMITS = ("max_way", "max_query", "max_support")
@@ -181,6 +185,28 @@ def big_draw(source: str, episode: BigEpisode, part: str) -> Draw:
     words = {"shape": "big episode", "part": part, **{name: getattr(episode, name) for name in _BIG}}
     name = source if part == "final" else choice_name(source)
     return Draw(name, source, words, make=episode.final if part == "final" else episode.choice)
+
+
+def shuffled_name(source: str) -> str:
+    """Return the testbed whose support images have each other's labels."""
+    return f"{source}-shuffled"
+
+
+def shuffled_draw(source: str, episode: BigEpisode, testbed: Testbed, seed: int) -> Draw:
+    """Return a big episode whose support images change places, so that there is nothing to learn from them."""
+    words = {"shape": "big episode", "part": "final, support shuffled", "seed": seed}
+    words |= {name: getattr(episode, name) for name in _BIG}
+
+    def make(dataset: Dataset) -> Testbed:
+        order = np.random.default_rng(seed).permutation(len(testbed[0].support))
+        supports = [[keys[number] for number in order] for keys in testbed.table["support"].to_pylist()]
+        column = pa.array(supports, testbed.table["support"].type)
+        number = testbed.table.column_names.index("support")
+        return testbed.changed(
+            testbed.table.set_column(number, "support", column), sampler={"shuffled": words}
+        )
+
+    return Draw(shuffled_name(source), source, words, make=make)
 
 
 # --- notes ---

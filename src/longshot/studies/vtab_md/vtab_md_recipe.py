@@ -13,20 +13,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from longshot.base import Floats, UserError
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_sources, some
 from longshot.studies.engine.recipe import GivenDataset, Recipe, check_names, read_given
 from longshot.studies.vtab_md.vtab_md_networks import unequal_budgets, vtab_comparisons
-from longshot.studies.vtab_md.vtab_md_plan import VtabLab, VtabPlan, make_vtab_plan, plan_of
+from longshot.studies.vtab_md.vtab_md_plan import (
+    VtabLab,
+    VtabPlan,
+    make_vtab_plan,
+    plan_of,
+    shuffled_draw,
+    shuffled_name,
+)
 from longshot.studies.vtab_md.vtab_md_scores import (
+    CONSTANT,
     PARTS,
     VtabScores,
     big_method,
     choices_of,
-    guessing_notes,
+    floor_notes,
     supportless,
+    unbalanced,
     vtab_scores,
 )
 from longshot.studies.vtab_md.vtab_md_sources import (
@@ -131,16 +140,20 @@ class VtabMd(Recipe[VtabSettings, Sequence[StudySource]]):
             lab.notes.append(f"Network{'s' if len(names) > 1 else ''} {', '.join(names)}: {note}.")
         lab.notes += [note for choice in choices_of(lab).values() for note in choice.notes]
         lab.notes += unequal_budgets(lab.settings)
+        uneven = unbalanced(lab)
+        for name in uneven:
+            lab.draw(shuffled_draw(name, plan.big[name], lab.testbeds[name], lab.settings.seed))
         for row in plan.rows:
             if row.md is not None and plan.episodic:
                 lab.evaluate(plan.draws_of(lab.settings, row), row.backbone, [row.md])
             method = big_method(lab, row.name)
             if method is not None:
-                lab.evaluate(plan.big, row.backbone, [method])
-        lab.notes += guessing_notes(vtab_scores(lab))
+                testbeds = [*plan.big, *(shuffled_name(name) for name in uneven)]
+                lab.evaluate(testbeds, row.backbone, [method])
+        lab.notes += floor_notes(vtab_scores(lab))
 
     def tables(self, lab: VtabLab) -> list[TableFile]:
-        """Aggregates, every source, differences, settings chosen, networks."""
+        """Aggregates, every source, floors, differences, settings chosen, networks."""
         from longshot.studies.vtab_md.vtab_md_tables import vtab_tables
 
         return vtab_tables(lab, vtab_scores(lab))
@@ -173,7 +186,6 @@ class Statement:
     expects: Literal["above", "below", "same"] = "above"
     margin: float = 0.0
     words: str = ""  # what was printed, where it is more than a difference of two printed numbers
-    printed: float | tuple[float, float] | None = None  # for sources that the paper does not have
     apart: tuple[str, ...] = ()  # sources that the paper excepts
 
 
@@ -280,7 +292,6 @@ STATEMENTS = (
         (("BiT (all upstream classes)", "BiT (class-ablated)"),),
         (EACH,),
         words="a drastic impact on Aircraft (14.0 points) and Birds (13.3)",
-        printed=(0.1328, 0.1404),
     ),
     Statement(
         "swap-protomaml",
@@ -305,7 +316,6 @@ STATEMENTS = (
         (("SUR (larger)", "SUR (small)"),),
         ("all",),
         words="an appreciable 5 %",
-        printed=0.05,
     ),
     Statement(
         "larger-sur-md",
@@ -334,8 +344,14 @@ def vtab_claims(settings: VtabSettings) -> list[Claim[VtabLab]]:
             same = {
                 name: getattr(statement, name) for name in ("id", "sentence", "where", "expects", "margin")
             }
-            measure = partial(_measure, replace(statement, pairs=pairs))
-            claims.append(Claim(**same, measure=measure, printed=statement.words, factor=compared[pairs[0]]))
+            own = replace(statement, pairs=pairs)
+            control = partial(_learned, own) if statement.expects == "same" else None
+            more: dict[str, Any] = {
+                "printed": statement.words,
+                "factor": compared[pairs[0]],
+                "control": control,
+            }
+            claims.append(Claim(**same, measure=partial(_measure, own), **more))
     return claims
 
 
@@ -346,35 +362,48 @@ def _measure(statement: Statement, lab: VtabLab) -> Sequence[Measured]:
     pairs = [pair for pair in statement.pairs if rows.issuperset(pair)]
     if not pairs:
         raise NotMeasured("the rows that it is about were left out")
+    return _numbers(statement, scores, pairs)
+
+
+def _learned(statement: Statement, lab: VtabLab) -> Sequence[Measured]:
+    """Measure how far the rows are above the best constant answer: rows that learned nothing are the same."""
+    rows = dict.fromkeys(name for pair in statement.pairs for name in pair)
+    return _numbers(statement, vtab_scores(lab), [(name, CONSTANT) for name in rows])
+
+
+def _numbers(statement: Statement, scores: VtabScores, pairs: Sequence[Pair]) -> Sequence[Measured]:
+    """Return a number for every pair and everything that they are compared on."""
     numbers = [
         number
         for pair in pairs
         for label, on, sources in _places(statement, scores)
-        if (number := _number(statement, scores, pair, label, on, sources)) is not None
+        if (number := _number(scores, pair, label, on, sources)) is not None
     ]
     titles = ", ".join(PRINTED_TITLES.get(on, on) for on in statement.on)
     return some(numbers, f"none of the data that it is about is here: {titles}")
 
 
 def _places(statement: Statement, scores: VtabScores) -> list[tuple[str, str, tuple[str, ...]]]:
-    """(words, key of the paper's tables, sources) of everything that is compared on."""
-    parts = {part.key: part for part in scores.parts()}
+    """Return (words, key of the paper's tables, sources) of everything that is compared on.
+
+    The paper speaks of MD-v2 and VTAB-v2: sources of one's own are other data, and no claim is about them.
+    """
+    official = replace(scores, sources=[source for source in scores.sources if source.official])
+    parts = {part.key: part for part in official.parts()}
     places: list[tuple[str, str, tuple[str, ...]]] = []
     for on in statement.on:
         if on == EACH:
-            listed = [source for source in scores.sources if source.role == "md"]
+            listed = [source for source in official.sources if source.role == "md"]
             places += [(s.title, s.name, (s.name,)) for s in listed if s.name not in statement.apart]
         elif on in PARTS:
             places += [(parts[on].title, on, parts[on].sources)] if on in parts else []
         else:
-            here = [source for source in scores.sources if source.name == on and source.official]
+            here = [source for source in official.sources if source.name == on]
             places += [(source.title, on, (on,)) for source in here]
     return places
 
 
-def _number(
-    statement: Statement, scores: VtabScores, pair: Pair, label: str, on: str, sources: Sequence[str]
-) -> Measured | None:
+def _number(scores: VtabScores, pair: Pair, label: str, on: str, sources: Sequence[str]) -> Measured | None:
     """The first row minus the second, the mean over sources; None where a row lacks one of them."""
     differences: list[Floats] = []
     for source in sources:
@@ -382,10 +411,7 @@ def _number(
         if difference is None:
             return None
         differences.append(difference)
-    printed = printed_difference(*pair, on)
-    return of_sources(
-        f"{pair[0]} − {pair[1]}, {label}", differences, statement.printed if printed is None else printed
-    )
+    return of_sources(f"{pair[0]} − {pair[1]}, {label}", differences, printed_difference(*pair, on))
 
 
 RECIPE = VtabMd()

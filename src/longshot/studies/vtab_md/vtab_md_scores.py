@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.base import Floats, Ragged, count
+from longshot.base import Floats, Ints, Ragged, count
 from longshot.evaluation import ClassIntervals
 from longshot.statistics import Interval, mean_interval, wilson
+from longshot.studies.engine.claims import of_sources
 from longshot.studies.engine.lab import Scores
 from longshot.studies.engine.study_tables import TableRow, first_places
 from longshot.studies.vtab_md.vtab_md_networks import ApproachRow
-from longshot.studies.vtab_md.vtab_md_plan import VtabLab, choice_name, episodes_name, plan_of
+from longshot.studies.vtab_md.vtab_md_plan import VtabLab, choice_name, episodes_name, plan_of, shuffled_name
 from longshot.studies.vtab_md.vtab_md_sources import GROUPS, MD, VTAB, StudySource
 
 if TYPE_CHECKING:
@@ -28,6 +29,16 @@ if TYPE_CHECKING:
 
 
 PARTS = ("md", "all", *GROUPS)
+CONSTANT = "best constant"  # the answer that is right most often, whatever is asked
+PRIOR = "prior"  # guessing by the shares of the support
+_UNEVEN = (
+    1.5  # queries of the most frequent class over those of the rarest, beyond which a task is unbalanced
+)
+
+
+def shuffled_row(row: str) -> str:
+    """Return what a row is called that learned from shuffled labels."""
+    return f"{row}, shuffled labels"
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,12 @@ class AggregatePart:
 
 @dataclass(frozen=True, eq=False)
 class VtabScores:
-    """``values[row, source]``: accuracy per episode [T], or 1 and 0 per query image of a big episode [Q]."""
+    """``values[row, source]``: accuracy per episode [T], or 1 and 0 per query image of a big episode [Q].
+
+    On an unbalanced big episode the ones are weighted (see :func:`class_weights`), so that their mean is the balanced
+    accuracy. Floors stand among the values: :data:`CONSTANT` on every source; :data:`PRIOR`, and every row with
+    shuffled labels, on the unbalanced ones.
+    """
 
     rows: Sequence[ApproachRow]
     sources: Sequence[StudySource]  # of episodes and of big episodes, in the order of the paper
@@ -76,13 +92,19 @@ class VtabScores:
     settings: Mapping[tuple[str, str], str] = field(default_factory=dict)  # of its methods: (row, md or big)
     # half the interval of (row, source of episodes) that holds for other classes too
     over_classes: Mapping[tuple[str, str], float | None] = field(default_factory=dict)
+    weights: Mapping[str, Floats] = field(
+        default_factory=dict
+    )  # of the query images of unbalanced sources [Q]
 
     def interval(self, row: str, source: str) -> Interval | None:
-        """Mean with its 95 % interval: Student t over episodes, Wilson over the test images of a big episode."""
+        """Mean with its 95 % interval: Student t over episodes, Wilson over the test images of a big episode.
+
+        Student t over weighted test images where a big episode is unbalanced.
+        """
         values = self.values.get((row, source))
         if values is None:
             return None
-        if self._role(source) == "md":
+        if self._role(source) == "md" or source in self.weights:
             return mean_interval(values)
         hits, count = float(values.sum()), len(values)
         low, high = wilson(hits, count)
@@ -129,10 +151,21 @@ class VtabScores:
         values = self.paired(row, minus, source)
         return None if values is None else mean_interval(values)
 
+    def accuracy(self, row: str, source: str) -> float | None:
+        """Return the plain accuracy of a row on an unbalanced big episode; None elsewhere."""
+        values, weights = self.values.get((row, source)), self.weights.get(source)
+        return None if values is None or weights is None else float((values / weights).mean())
+
+    def learned(self, row: str, source: str) -> bool:
+        """Tell whether a row is above the best constant answer: the paired 95 % interval lies above 0."""
+        difference = self.difference(row, CONSTANT, source)
+        return difference is None or (difference.low is not None and difference.low > 0)
+
     def marks(self, source: str) -> dict[str, str]:
         """Row → "best" or "tied" at the first place of a source, by the rule of all studies.
 
-        Rows are ranked among those of their kind: inductive or transductive there, and trained on the same data.
+        Rows are ranked among those of their kind: inductive or transductive there, and trained on the same data. A row
+        that did not learn a big episode has no place there.
         """
         return self._marks[source]
 
@@ -149,7 +182,10 @@ class VtabScores:
         for source in self.sources:
             here = "md" if source.role == "md" else "big"
             listed = [
-                self.values.get((name, source.name)) if kind == here else None for name, kind, _ in lines
+                self.values.get((name, source.name))
+                if kind == here and (kind == "md" or self.learned(name, source.name))
+                else None
+                for name, kind, _ in lines
             ]
             shared = min((len(values) for values in listed if values is not None), default=0)
             columns.append([None if values is None else values[:shared] for values in listed])
@@ -160,33 +196,65 @@ class VtabScores:
         }
 
 
-def guessing_notes(scores: VtabScores) -> list[str]:
-    """A sentence for every big episode on which rows are not told from guessing: their comparisons say little."""
+def floor_notes(scores: VtabScores) -> list[str]:
+    """Return a sentence for every big episode on which rows are not above the best constant answer."""
     sentences = []
     for source in scores.sources:
-        chance = 1 / len(source.data.class_ids)
         low = [
             row.name
             for row in scores.rows
             if source.role != "md"
-            and (interval := scores.interval(row.name, source.name)) is not None
-            and interval.low is not None
-            and interval.low <= chance
+            and (row.name, source.name) in scores.values
+            and not scores.learned(row.name, source.name)
         ]
         if low:
+            floor = float(scores.values[CONSTANT, source.name].mean())
             sentences.append(
-                f"Not told from guessing on {source.title} ({100 * chance:.2f} %): {', '.join(low)}; what is said of "
-                "these rows there is said of methods that did not learn the task."
+                f"Not above the best constant answer on {source.title} ({100 * floor:.2f} %): {', '.join(low)}; what "
+                "is said of these rows there is said of methods that did not learn the task."
             )
     return sentences
 
 
+def class_weights(labels: Ints) -> Floats:
+    """Return a weight for every query image [Q], by which the mean of right answers is the balanced accuracy.
+
+    w = Q / (C n_c) with n_c queries of the image's class and C classes that are asked for; 1 for all where no class has
+    more than 1.5 times as many queries as another. Every constant answer then has the share 1 / C.
+
+    >>> class_weights(np.array([0, 0, 0, 1])).tolist()
+    [0.6666666666666666, 0.6666666666666666, 0.6666666666666666, 2.0]
+    """
+    _, position, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    if counts.max() <= _UNEVEN * counts.min():
+        return np.ones(len(labels))
+    weights: Floats = len(labels) / (len(counts) * counts[position])
+    return weights
+
+
+def query_labels(testbed: Testbed) -> Ints:
+    """Return the labels of all query images of a big episode [Q], block by block."""
+    labels: Ints = testbed.column("query_label").values.astype(np.int64)
+    return labels
+
+
+def floors_of(testbed: Testbed) -> dict[str, Floats]:
+    """Return the values [Q] of the answers that need no image: the best constant, and the shares of the support."""
+    labels, shots = query_labels(testbed), testbed.column("shots").row(0)
+    weights = class_weights(labels)
+    best = np.bincount(labels).argmax()
+    return {CONSTANT: weights * (labels == best), PRIOR: weights * (shots / shots.sum())[labels]}
+
+
 def image_values(scores: Scores, testbed: str, backbone: str, method: str) -> Floats:
-    """1 or 0 for every query image of a big episode [Q], block by block: their mean weighs blocks by their images."""
-    predictions = scores.rows(testbed, backbone, method)["prediction"].combine_chunks()
-    labels = scores.testbeds[testbed].column("query_label").values
-    hits: Floats = (predictions.flatten().to_numpy() == labels).astype(np.float64)
-    return hits
+    """Return the weight of every right answer and 0 for every wrong one of a big episode [Q]; NaN if not clean."""
+    rows, bed = scores.rows(testbed, backbone, method), scores.testbeds[testbed]
+    labels = query_labels(bed)
+    right = rows["prediction"].combine_chunks().flatten().to_numpy() == labels
+    if not scores.clean(testbed, backbone, rows["task"].to_numpy()).all():
+        return np.full(len(labels), np.nan)
+    values: Floats = class_weights(labels) * right
+    return values
 
 
 def supportless(testbed: Testbed) -> int:
@@ -203,11 +271,11 @@ class Choice:
     """What the candidates of one row came to on the validation images of ``tasks`` big episodes."""
 
     row: str
-    accuracy: Mapping[str, float]  # candidate → mean over tasks
+    accuracy: Mapping[str, float]  # candidate → mean over tasks, balanced where a task is not
     images: int  # validation images, of all tasks together
     tasks: int
-    chance: float  # of guessing: mean over tasks of 1 / classes
-    reach: float  # half the 95 % interval of an accuracy by guessing
+    floor: float  # the best constant answer, mean over tasks
+    learned: bool  # whether the candidate that is taken is above it
 
     @property
     def tied(self) -> list[str]:
@@ -224,7 +292,7 @@ class Choice:
 
     @property
     def notes(self) -> list[str]:
-        """A tie, and a choice among candidates of which none is above chance."""
+        """A tie, and a choice among candidates of which none is above the best constant answer."""
         best = 100 * max(self.accuracy.values())
         sentences = []
         if len(self.tied) > 1:
@@ -232,55 +300,56 @@ class Choice:
                 f"{self.row}: {len(self.tied)} of {len(self.accuracy)} candidates tie at {best:.2f} % on "
                 f"{self.images:,} validation images; the one listed first is taken, {self.chosen}."
             )
-        if best <= 100 * (self.chance + self.reach):
+        if not self.learned:
             sentences.append(
-                f"Warning, {self.row}: no candidate is told from guessing on {self.images:,} validation images (best "
-                f"{best:.2f} %, guessing {100 * self.chance:.2f} ± {100 * self.reach:.2f} %), so the choice of "
-                f"{self.chosen} says nothing about them."
+                f"Warning, {self.row}: no candidate is above the best constant answer on {self.images:,} validation "
+                f"images (best {best:.2f} %, constant {100 * self.floor:.2f} %), so the choice of {self.chosen} says "
+                "nothing about them."
             )
         return sentences
 
 
-def choose(row: str, accuracy: Mapping[str, Mapping[str, float]], sizes: Sequence[tuple[int, int]]) -> Choice:
+def choose(row: str, values: Mapping[str, Sequence[Floats]], floors: Sequence[Floats]) -> Choice:
     """Take the candidate with the best mean over tasks, the first of those that tie.
 
     Parameters
     ----------
     row : str
         The row's name.
-    accuracy : mapping
-        Candidate → task → share of its validation images.
-    sizes : sequence of (int, int)
-        Validation images and classes of every task.
+    values : mapping
+        Candidate → the values of its answers to the validation images of every task, [n_i] each.
+    floors : sequence of array
+        The values of the best constant answer to the same images.
 
     Returns
     -------
     Choice
-        The candidate with its reasons. By guessing, task i has a mean of 1/c_i; the mean of k tasks has the error
-        √(Σ (1/c_i)(1 − 1/c_i)/n_i) / k.
+        The candidate with its reasons. It learned where the 95 % interval of its difference to the best constant,
+        paired by image, the mean over tasks, lies above 0.
 
     Examples
     --------
-    >>> choice = choose("BiT", {"a": {"pets": 0.5, "dtd": 0.1}, "b": {"pets": 0.2, "dtd": 0.4}}, [(20, 5), (20, 10)])
-    >>> choice.chosen, choice.tied, round(choice.chance, 2)
-    ('a', ['a', 'b'], 0.15)
+    >>> answers = {"a": [np.array([1.0, 0.0]), np.array([0.0])], "b": [np.array([0.0, 0.0]), np.array([1.0])]}
+    >>> choice = choose("BiT", answers, [np.array([1.0, 0.0]), np.array([0.0])])
+    >>> choice.chosen, choice.accuracy, choice.learned
+    ('b', {'a': 0.25, 'b': 0.5}, False)
     """
-    means = {call: sum(by_task.values()) / len(by_task) for call, by_task in accuracy.items()}
-    shares = [1 / classes for _, classes in sizes]
-    spread = sum(share * (1 - share) / images for share, (images, _) in zip(shares, sizes, strict=True))
+    means = {call: float(np.mean([own.mean() for own in each])) for call, each in values.items()}
+    best = max(means, key=lambda call: means[call])
+    above = of_sources("", [own - floor for own, floor in zip(values[best], floors, strict=True)])
     return Choice(
         row=row,
         accuracy=means,
-        images=sum(images for images, _ in sizes),
-        tasks=len(sizes),
-        chance=sum(shares) / len(shares),
-        reach=1.959963984540054 * math.sqrt(spread) / len(sizes),
+        images=sum(map(len, floors)),
+        tasks=len(floors),
+        floor=float(np.mean([floor.mean() for floor in floors])),
+        learned=above.low is not None and above.low > 0,
     )
 
 
 def choices_of(lab: VtabLab) -> dict[str, Choice]:
     """Row → the choice among its candidates, made once; rows with a single candidate have none."""
-    return lab.once("choices", lambda: _choices(lab))
+    return lab.once("choices", lambda: _choices(lab), of_scores=False)
 
 
 def _choices(lab: VtabLab) -> dict[str, Choice]:
@@ -292,15 +361,9 @@ def _choices(lab: VtabLab) -> dict[str, Choice]:
             continue
         results = lab.evaluate(beds, row.backbone, row.vtab, into="choices")
         scores, backbone = Scores(results, lab.testbeds), lab.backbone(row.backbone)
-        accuracy = {
-            call: {bed: float(image_values(scores, bed, backbone, call).mean()) for bed in beds}
-            for call in row.vtab
-        }
-        sizes = [
-            (len(lab.testbeds[bed].column("query_label").values), len(lab.testbeds[bed][0].classes))
-            for bed in beds
-        ]
-        choices[row.name] = choose(row.name, accuracy, sizes)
+        values = {call: [image_values(scores, bed, backbone, call) for bed in beds] for call in row.vtab}
+        floors = [floors_of(lab.testbeds[bed])[CONSTANT] for bed in beds]
+        choices[row.name] = choose(row.name, values, floors)
     return choices
 
 
@@ -318,8 +381,13 @@ def vtab_scores(lab: VtabLab) -> VtabScores:
     return lab.once("scores", lambda: _scores(lab))
 
 
+def unbalanced(lab: VtabLab) -> list[str]:
+    """Return the big episodes that ask for some classes far more often than for others."""
+    return [name for name in plan_of(lab).big if np.ptp(class_weights(query_labels(lab.testbeds[name]))) > 0]
+
+
 def _scores(lab: VtabLab) -> VtabScores:
-    plan = plan_of(lab)
+    plan, uneven = plan_of(lab), unbalanced(lab)
     values, settings, over_classes = {}, {}, {}
     for row in plan.rows:
         backbone = lab.backbone(row.backbone)
@@ -331,9 +399,27 @@ def _scores(lab: VtabLab) -> VtabScores:
                 rows = lab.scores.rows(testbed, backbone, row.md)
                 crossed = ClassIntervals(lab.testbeds[testbed], rows["task"].to_numpy())
                 over_classes[row.name, source.name] = crossed.interval(crossed.right(rows["prediction"])).half
+                floor = _episode_floor(lab.testbeds[testbed])
+                if len(floor) > len(values.get((CONSTANT, source.name), ())):
+                    values[CONSTANT, source.name] = floor
         method = big_method(lab, row.name)
         if method is not None:
             settings[row.name, "big"] = lab.scores.setting(method)
             for name in plan.big:
                 values[row.name, name] = image_values(lab.scores, name, backbone, method)
-    return VtabScores(plan.rows, plan.sources, values, settings, over_classes)
+            for name in uneven:
+                learned_from = image_values(lab.scores, shuffled_name(name), backbone, method)
+                values[shuffled_row(row.name), name] = learned_from
+    for name in plan.big:
+        floors = floors_of(lab.testbeds[name])
+        values |= {(floor, name): own for floor, own in floors.items() if floor == CONSTANT or name in uneven}
+    weights = {name: class_weights(query_labels(lab.testbeds[name])) for name in uneven}
+    return VtabScores(plan.rows, plan.sources, values, settings, over_classes, weights)
+
+
+def _episode_floor(testbed: Testbed) -> Floats:
+    """Return the share of the most frequent class among the queries of every episode [T]."""
+    labels = testbed.column("query_label")
+    return np.array(
+        [np.bincount(labels.row(task)).max() / labels.lengths[task] for task in range(len(testbed))]
+    )

@@ -22,7 +22,13 @@ from longshot.data import (
     class_branches,
     take_branch,
 )
-from longshot.studies.engine.recipe import NAME, GivenDataset, check_names
+from longshot.studies.engine.recipe import (
+    NAME,
+    GivenDataset,
+    check_names,
+    say_class_split,
+    with_class_split,
+)
 from longshot.studies.engine.settings import Ascending, AsList, MethodList, Names, StudySettings, Text
 from longshot.studies.engine.study_training import NetworkSettings, check_options
 from longshot.tasks import shuffled_splits, split_rows, with_splits
@@ -131,12 +137,24 @@ def _check_task(data: Dataset, name: str) -> None:
 def cut_dataset(data: Dataset, cut: CutSettings, seed: int) -> list[StudySource]:
     """One dataset as upstream data and sources like those of VTAB+MD, for trying the protocol.
 
-    Its train classes are upstream. Each of the first ``cut.md`` branches with enough test classes is a source of
-    episodes. Images of its test classes (``cut.images`` of them, None: all) are the big episodes: by class, or by an
-    attribute (``cut.structured = ("viewpoint",)``), 60/20/20 % in an order drawn from ``seed``.
+    Its train classes are upstream; where it has no splits its classes are halved. Each of the first ``cut.md`` branches
+    with enough test classes is a source of episodes. Images of its test classes (``cut.images`` of them, None: all) are
+    the big episodes: by class, or by an attribute (``cut.structured = ("viewpoint",)``), 60/20/20 % in an order drawn
+    from ``seed``. Attributes that it has not are left out and named.
     """
+    data = with_class_split(data, seed)
     test = data.splits.get("test")
     note = "" if test else f"{data.name} has no test classes, so episodes and upstream data share classes."
+    columns = {
+        group: [c for c in getattr(cut, group) if c == CLASS or c in _attributes(data)] for group in GROUPS
+    }
+    lacking = [c for group in GROUPS for c in getattr(cut, group) if c not in columns[group]]
+    words = (
+        [f"{data.name} has no attribute {first(lacking)}, so there is no such big episode."]
+        if lacking
+        else []
+    )
+    note = " ".join([note, *say_class_split(data), *words]).strip()
     sources = [StudySource(data.name, "upstream", data, False, note)]
     wide = [
         branch for branch in class_branches(data) if len(_tested(take_branch(data, branch))) >= _LEAST_WAY
@@ -149,7 +167,7 @@ def cut_dataset(data: Dataset, cut: CutSettings, seed: int) -> list[StudySource]
     if cut.images is not None:
         rows = np.sort(np.random.default_rng(seed).permutation(rows)[: cut.images])
     for group in GROUPS:
-        for column in getattr(cut, group):
+        for column in columns[group]:
             name = f"{data.name}-by-{column}"
             task = relabelled(data, name, _labels(data, column), rows)
             sources.append(StudySource(name, group, shuffled_splits(task, seed), False))
@@ -163,14 +181,12 @@ def _tested(data: Dataset) -> tuple[str, ...]:
 def _labels(data: Dataset, column: str) -> list[str]:
     if column == CLASS:
         return [data.class_ids[label] for label in data.labels.tolist()]
-    table = data.attributes
-    if table is None or column not in table.column_names:
-        columns = "none" if table is None else ", ".join(table.column_names)
-        raise UserError(
-            f"Dataset '{data.name}' has no attribute '{column}' to make a task of (it has {columns})",
-            f"name others in {{cut}}, or '{CLASS}' for its classes",
-        )
-    return [str(value) for value in table[column].to_pylist()]
+    assert data.attributes is not None
+    return [str(value) for value in data.attributes[column].to_pylist()]
+
+
+def _attributes(data: Dataset) -> list[str]:
+    return [] if data.attributes is None else data.attributes.column_names
 
 
 def relabelled(data: Dataset, name: str, labels: Sequence[str], rows: Ints) -> Dataset:

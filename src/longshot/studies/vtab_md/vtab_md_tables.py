@@ -19,7 +19,15 @@ from longshot.studies.engine.study_tables import (
     published_paper,
 )
 from longshot.studies.vtab_md.vtab_md_plan import VtabLab
-from longshot.studies.vtab_md.vtab_md_scores import RULE, Choice, VtabScores, choices_of
+from longshot.studies.vtab_md.vtab_md_scores import (
+    CONSTANT,
+    PRIOR,
+    RULE,
+    Choice,
+    VtabScores,
+    choices_of,
+    shuffled_row,
+)
 from longshot.studies.vtab_md.vtab_md_sources import GROUPS, MD, TITLES, VTAB, absence_sentences
 
 if TYPE_CHECKING:
@@ -141,12 +149,13 @@ def printed_records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
     return facts
 
 
-_KEYS = ("source", "row", "on", "title", "mean", "low", "high", "n", "half_over_classes", "mark")
+_KEYS = ("source", "row", "on", "title", "mean", "low", "high", "n", "half_over_classes", "accuracy", "mark")
 _FIRST = FIRST_PLACE.replace("of its column", "of its line")  # a line per source
 _KINDS = "Of one kind are rows that are inductive or transductive alike and were trained on the same data."
 _INTERVALS = (
     "Episodes: mean over episodes ± half the 95 % interval (Student t). Big episodes: share of the test images ± half "
-    "Wilson's 95 % interval, which holds for other test images, not for other supports. Episodes share classes: where "
+    "Wilson's 95 % interval, which holds for other test images, not for other supports; Student's t over images "
+    "weighted by class where balanced accuracy leads. Episodes share classes: where "
     "the interval that holds for other classes too differs by more than a fifth, it stands beside."
 )
 
@@ -158,6 +167,8 @@ def vtab_tables(lab: VtabLab, scores: VtabScores) -> list[TableFile]:
         aggregate_table(settings.published, scores, lab.absent),
         sources_table(settings.published, scores),
     ]
+    if scores.weights:
+        written.append(floors_table(scores))
     if any(approach.name == settings.against for approach in scores.rows):
         written.append(differences_table(str(settings.against), scores))
     if choices:
@@ -189,7 +200,7 @@ def aggregate_table(published: Sequence[int], scores: VtabScores, notes: Sequenc
     sheets = [Sheet("VTAB+MD, aggregated", names, [rows], " ".join([means, *notes]))]
     if published:
         sheets.append(aggregate_sheet(published))
-        printed = printed_records(published, _KEYS[:-2])
+        printed = printed_records(published, _KEYS[:-3])
         records += [record for record in printed if record["on"] in AGGREGATES]
     return TableFile("aggregate", sheets, records)
 
@@ -206,27 +217,67 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
         listed = [name for name in own if official or name in here]
         for name in [*listed, *(s.name for s in scores.sources if s.role == role and not s.official)]:
             if name not in here:
-                block.append(row(PRINTED_TITLES[name], *("absent" for _ in scores.rows)))
+                block.append(row(PRINTED_TITLES[name], *("absent" for _ in scores.rows), "–"))
                 continue
             title, marks = here[name].title, scores.marks(name)
-            cells = row(title)
-            for approach in scores.rows:
-                interval, mark = scores.interval(approach.name, name), marks.get(approach.name, "")
-                wider = scores.over_classes.get((approach.name, name))
-                cells.append(SheetCell(_with_classes(interval, wider), mark))
+            cells = row(f"{title} (balanced accuracy)" if name in scores.weights else title)
+            for approach in [*(each.name for each in scores.rows), CONSTANT]:
+                interval, mark = scores.interval(approach, name), marks.get(approach, "")
+                wider = scores.over_classes.get((approach, name))
+                if approach == CONSTANT:
+                    cells.append(SheetCell("–" if interval is None else percent(interval.mean, None)))
+                else:
+                    cells.append(SheetCell(_with_classes(interval, wider), mark))
                 if interval is not None:
-                    facts = {"source": "measured", "row": approach.name, "on": name, "title": title}
-                    records.append(
-                        {**facts, **bounds(interval, "n"), "half_over_classes": wider, "mark": mark}
-                    )
+                    kind = "floor" if approach == CONSTANT else "measured"
+                    facts: Fact = {"source": kind, "row": approach, "on": name, "title": title}
+                    facts |= {**bounds(interval, "n"), "half_over_classes": wider}
+                    records.append({**facts, "accuracy": scores.accuracy(approach, name), "mark": mark})
             block.append(cells)
         if block:
             blocks.append(block)
-    names = heads("data source", *(approach.name for approach in scores.rows))
-    note = f"Accuracy in %. {_INTERVALS} {_FIRST} {_KINDS} {' '.join(absence_sentences(scores.sources))}"
+    names = heads("data source", *(approach.name for approach in scores.rows), CONSTANT)
+    lead = (
+        "Accuracy in %; balanced accuracy on unbalanced big episodes, whose floors have a table of their own."
+    )
+    note = " ".join([lead, _INTERVALS, _FIRST, _KINDS, *absence_sentences(scores.sources)])
     sheets = [Sheet("VTAB+MD by source", names, blocks, note, labels=1)]
     sheets += [source_sheet(number) for number in published]
     return TableFile("sources", sheets, [*records, *printed_records(published, _KEYS)])
+
+
+def floors_table(scores: VtabScores) -> TableFile:
+    """What needs no image, and what shuffled labels give, beside every approach on the unbalanced big episodes."""
+    blocks, records = [], list[Fact]()
+    for source in scores.sources:
+        if source.name not in scores.weights:
+            continue
+        block = []
+        approaches = [name for row in scores.rows for name in (row.name, shuffled_row(row.name))]
+        for name in (CONSTANT, PRIOR, *approaches):
+            interval, accuracy = scores.interval(name, source.name), scores.accuracy(name, source.name)
+            above = scores.difference(name, CONSTANT, source.name)
+            if interval is None or accuracy is None or above is None:
+                continue
+            learned = "yes" if scores.learned(name, source.name) else "no"
+            learned = "–" if name == CONSTANT else learned
+            shown = (percent(interval.mean, interval.half), percent(accuracy, None), points(above), learned)
+            block.append(row(source.title, name, *shown))
+            facts = {"on": source.name, "row": name, **bounds(interval, "n"), "accuracy": accuracy}
+            records.append({**facts, "above": above.mean, "above_low": above.low, "learned": learned})
+        blocks.append(block)
+    names = heads(
+        "task", "answer", "balanced accuracy (%)", "accuracy (%)", f"above the {CONSTANT}", "learned"
+    )
+    note = (
+        "Tasks that ask for some classes more than 1.5 times as often as for others. Balanced accuracy: the mean of "
+        "the classes' shares of right answers; every constant answer has 1 / classes. The best constant is the class "
+        "that is asked for most, the prior guesses by the shares of the support, shuffled labels are the same approach "
+        "with nothing to learn. Learned: above the best constant by the 95 % interval, paired by image."
+    )
+    return TableFile(
+        "floors", [Sheet("Floors of the unbalanced tasks", names, blocks, note, labels=2)], records
+    )
 
 
 def differences_table(against: str, scores: VtabScores) -> TableFile:
@@ -276,15 +327,16 @@ def choices_table(choices: Sequence[Choice]) -> TableFile:
         for call, accuracy in choice.accuracy.items():
             taken = call == choice.chosen
             facts = {"row": choice.row, "candidate": call, "mean_validation_accuracy": accuracy}
-            records.append({**facts, "images": choice.images, "chance": choice.chance, "chosen": taken})
+            records.append({**facts, "images": choice.images, "constant": choice.floor, "chosen": taken})
             shown = row(choice.row, call, SheetCell(f"{100 * accuracy:.2f}", "best" if taken else ""))
             block.append(
-                [*shown, *row(f"{100 * choice.chance:.2f}", f"{choice.images:,}", f"{choice.tasks:,}")]
+                [*shown, *row(f"{100 * choice.floor:.2f}", f"{choice.images:,}", f"{choice.tasks:,}")]
             )
         blocks.append(block)
-    names = heads("approach", "candidate", "validation accuracy (%)", "guessing (%)", "images", "tasks")
+    names = heads("approach", "candidate", "validation accuracy (%)", f"{CONSTANT} (%)", "images", "tasks")
     note = (
-        "Learned from the train images of each big episode alone, asked for its validation images; mean over tasks. "
+        "Learned from the train images of each big episode alone, asked for its validation images; mean over tasks, of "
+        "balanced accuracies where a task is unbalanced. "
         f"Bold: taken for all tasks. {RULE}"
     )
     sheet = Sheet("Settings chosen for big episodes", names, blocks, note, labels=2)
