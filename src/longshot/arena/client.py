@@ -78,7 +78,7 @@ class Client:
         data: bytes | None = None,
         stream: bool = False,
     ) -> Any:
-        """The answer to a request; UserError with the server's sentence where it refuses.
+        """Send a request and return its answer; raise UserError with the server's sentence where it refuses.
 
         What may be asked twice is asked again while the server does not answer or says that it will soon; the server
         sees to it that nothing is done twice.
@@ -138,7 +138,7 @@ class Client:
         raise Refusal(answer.status_code, fact, remedy)
 
     def fetch(self, path: str, target: Path, sha256: str, *, query: dict[str, Any] | None = None) -> Path:
-        """A file by its hash: not fetched where it is there, and not kept where it is another."""
+        """Fetch a file by its hash: skipped where it is there, and discarded where it is another."""
         if target.is_file():
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -171,7 +171,7 @@ def _pieces(answer: Any) -> Iterator[bytes]:
 
 
 def _reason(error: Exception) -> str:
-    """The innermost cause of a failed connection, in a few words."""
+    """Return the innermost cause of a failed connection, in a few words."""
     cause: BaseException = error
     while cause.__cause__ is not None or cause.__context__ is not None:
         cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]

@@ -97,7 +97,7 @@ def work(
 
 
 def status(folder: str | Path) -> list[SubmissionStatus]:
-    """All submissions of the competition in ``folder``, oldest first."""
+    """List all submissions of the competition in ``folder``, oldest first."""
     _, store = open_competition(folder)
     columns = (submissions.c[name] for name in ("phase", "league", "state", "score", "reason"))
     rows = store.rows(
@@ -110,7 +110,7 @@ def status(folder: str | Path) -> list[SubmissionStatus]:
 
 
 def history(folder: str | Path, submission: int) -> list[SubmissionEvent]:
-    """What happened to a submission, oldest first."""
+    """List what happened to a submission, oldest first."""
     _, store = open_competition(folder)
     store.submission(submission)
     return [SubmissionEvent(row["time"], row["what"]) for row in store.history(submission)]
@@ -123,7 +123,7 @@ def rerun(folder: str | Path, submission: int) -> None:
 
 
 def leaderboard(folder: str | Path, *, phase: str | None = None, league: str | None = None) -> Leaderboard:
-    """The last valid submission of every team, best score first, ties to the earlier one.
+    """Rank the last valid submission of every team, best score first, ties to the earlier one.
 
     Parameters
     ----------
@@ -188,12 +188,12 @@ def final_entries(competition: Competition, store: Store) -> list[FinalEntry]:
 
 
 def blank_fact_sheet(folder: str | Path) -> str:
-    """An empty fact sheet of the competition in ``folder``, as YAML to fill in."""
+    """Write an empty fact sheet of the competition in ``folder``, as YAML to fill in."""
     return blank_sheet(load(folder).fact_fields)
 
 
 def fact_sheet_of(folder: str | Path, submission: int) -> FactSheet:
-    """The fact sheet of a submission: field → text; empty where it has none."""
+    """Return the fact sheet of a submission: field → text; empty where it has none."""
     _, store = open_competition(folder)
     return stored_sheet(store.submission(submission)["fact_sheet"])
 

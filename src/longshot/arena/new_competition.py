@@ -170,7 +170,7 @@ def write_baseline(name: str, folder: str | Path, settings: Mapping[str, Any] | 
 
 
 def _weights(baseline: str, weights: str, packed: Packed) -> str:
-    """What settings.json calls the weights; a trained network goes into the submission. UserError where there are none.
+    """Name the weights for settings.json, and pack a trained network; raise UserError where there are none.
 
     Weights that cannot be had are never replaced by random ones.
     """
@@ -294,6 +294,6 @@ def _play(folder: Path, baselines: list[str], beside: Path, tell: Callable[[str]
 
 
 def _absolute(spec: str) -> str:
-    """A dataset's path as it is seen from elsewhere: paths are relative to where the command runs, not to the file."""
+    """Return a dataset's path as seen from elsewhere: paths are relative to where the command runs, not to the file."""
     source, mark, branch = spec.partition("#")
     return f"{Path(source).resolve()}{mark}{branch}" if Path(source).exists() else spec

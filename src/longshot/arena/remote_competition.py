@@ -51,7 +51,7 @@ class RemoteCompetition:
         return f"<RemoteCompetition {self._client.url}>"
 
     def info(self) -> dict[str, Any]:
-        """Phases, leagues, limits: what everybody may know."""
+        """Return phases, leagues, limits: what everybody may know."""
         return dict(self._client.ask("GET", "/competition"))
 
     def submit(
@@ -139,7 +139,7 @@ class RemoteCompetition:
             return upload
 
     def status(self, submission: int | None = None) -> Any:
-        """One's team's submissions, newest first, or one of them with its runs and its history.
+        """List one's team's submissions, newest first, or return one of them with its runs and its history.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class RemoteCompetition:
                 return items
 
     def uploads(self, *, every: bool = False) -> list[dict[str, Any]]:
-        """One's team's uploads that were begun and not finished, the oldest first.
+        """List one's team's uploads that were begun and not finished, the oldest first.
 
         Parameters
         ----------
@@ -180,13 +180,13 @@ class RemoteCompetition:
         return dict(self._client.ask("DELETE", path))
 
     def quota(self) -> list[dict[str, Any]]:
-        """What one's team may still submit, and when the day's count begins anew."""
+        """Return what one's team may still submit, and when the day's count begins anew."""
         return list(self._client.ask("GET", "/quota"))
 
     def log(
         self, submission: int, *, follow: bool = False, tell: Callable[[LogLine], None] | None = None
     ) -> list[LogLine]:
-        """The log of a submission, of all its seeds.
+        """Return the log of a submission, of all its seeds.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class RemoteCompetition:
     def board(
         self, *, phase: str | None = None, league: str | None = None, by: str | None = None
     ) -> dict[str, Any]:
-        """Who is where.
+        """Return the leaderboard of a phase and league.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class RemoteCompetition:
         return dict(self._client.ask("GET", "/board", query={"phase": phase, "league": league, "by": by}))
 
     def queue(self) -> dict[str, Any]:
-        """How long the queue is, and who works on it."""
+        """Say how long the queue is, and who works on it."""
         return dict(self._client.ask("GET", "/queue"))
 
     def work(self, *, forever: bool = False, tell: Callable[[str], None] = lambda text: None) -> int:
@@ -266,7 +266,7 @@ class RemoteCompetition:
 
 
 def connect(server: str, token: str | None = None) -> RemoteCompetition:
-    """A competition on a server.
+    """Connect to a competition on a server.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def connect(server: str, token: str | None = None) -> RemoteCompetition:
 
 
 def local_time(utc: str) -> str:
-    """A server's time in UTC and as this machine's clock shows it.
+    """Format a server's time in UTC and as this machine's clock shows it.
 
     >>> local_time("2027-06-15 12:00:00").startswith("2027-06-15 12:00 UTC (")
     True
@@ -307,7 +307,7 @@ def local_time(utc: str) -> str:
 
 
 def as_zip(source: Path, folder: Path) -> Path:
-    """A submission as a zip, the same bytes whenever it is made of the same files; a zip is taken as it is."""
+    """Pack a submission as a zip, the same bytes whenever it is made of the same files; a zip is taken as it is."""
     if source.is_file():
         return source
     target = folder / _zip_name(source)

@@ -53,21 +53,21 @@ class RemoteData:
         self.competition, self.blobs, self.files = competition, blobs, files
 
     def training_files(self, phase: Phase) -> dict[str, Path]:
-        """File name in the sandbox's data folder → file."""
+        """Map file name in the sandbox's data folder → file."""
         return {blob["name"]: self.blobs / blob["sha256"] for blob in self.files["training"]}
 
     def pixels(self, name: str) -> NDArray[np.uint8]:
-        """uint8 [N, S, S, 3] of a test dataset."""
+        """Return uint8 [N, S, S, 3] of a test dataset."""
         digest = next(blob["sha256"] for blob in self.files["images"] if blob["name"] == name)
         images: NDArray[np.uint8] = np.load(self.blobs / digest, mmap_mode="r", allow_pickle=False)
         return images
 
     def test_tasks(self, phase: Phase, seed: int, submission: int | None = None) -> list[HiddenTask]:
-        """The tasks of the run."""
+        """Return the tasks of the run."""
         return load_tasks((self.blobs / self.files["tasks"]["sha256"]).read_text(encoding="utf-8"))
 
     def private(self) -> list[Path]:
-        """What no submission may see: everything that was fetched, and the cache."""
+        """List what no submission may see: everything that was fetched, and the cache."""
         return [self.blobs, *(path for path in cache_places() if path.exists())]
 
 
@@ -118,7 +118,7 @@ def work(
 
 
 def _claim(client: Client, name: str, forever: bool, tell: Callable[[str], None]) -> dict[str, Any]:
-    """The next run; who works for ever waits for a server that is away."""
+    """Claim the next run; who works for ever waits for a server that is away."""
     while True:
         try:
             return dict(client.ask("POST", "/work/claim", body={"worker": name}))
@@ -151,7 +151,7 @@ class Bench:
         self._read(settings)
 
     def _read(self, settings: dict[str, Any]) -> None:
-        """The competition as the server has it now."""
+        """Read the competition as the server has it now."""
         if settings == self.settings:
             return
         folder = self.blobs / "competition"
@@ -240,7 +240,7 @@ class Bench:
             self.client.ask("POST", f"{base}/release", query=query, body=body)
 
     def _alive(self, base: str, query: dict[str, Any], log: Path, phase: str) -> Callable[[], bool]:
-        """A question whether the run is still ours, which also tells the server what was printed since the last."""
+        """Make a check whether the run is still ours, which also sends the server what was printed since the last."""
         client = Client(self.client.url, tries=1)
         client._session.headers.update(self.client._session.headers)
         sent = 0
@@ -262,7 +262,7 @@ class Bench:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON's lists as the tuples that settings hold."""
+    """Convert JSON's lists to the tuples that settings hold."""
     if isinstance(value, list):
         return tuple(map(_tuples, value))
     return {key: _tuples(each) for key, each in value.items()} if isinstance(value, dict) else value

@@ -276,7 +276,7 @@ def _outcome(
     stop: threading.Event,
     equipment: sandbox.Equipment,
 ) -> RunOutcome:
-    """How a run of the competition in this folder ends."""
+    """Do a run of the competition in this folder; return how it ended."""
     final = run_folder(competition, claimed.submission, claimed.seed)
     if claimed.kind == "score":
         for name in ("answers.jsonl", "log.txt", "printed.txt", "scores.json"):
@@ -386,7 +386,7 @@ def signs_of_life(every: float, alive: Callable[[], bool]) -> Iterator[threading
 
 
 def runner_failed(error: Exception) -> str:
-    """A fault of the runner and not, or not honestly, of the submission: printed for the organiser, told in short."""
+    """Say in short that the runner failed, honestly or not by the submission's doing; print it for the organiser."""
     for line in traceback.format_exception(error):
         for part in line.splitlines():  # marked: none of it passes for a line of the log
             print(f"  | {one_line(part)}", file=sys.stderr)

@@ -38,7 +38,7 @@ class Registered(NamedTuple):
 
 
 def me(call: Call, secret: str | None = None) -> Me:
-    """Who asks, with their team; ``secret`` is that of a session which has just begun."""
+    """Describe who asks, with their team; ``secret`` is that of a session which has just begun."""
     office, person, csrf = call.office, call.person, None
     if secret is not None:
         person, csrf = credentials.by_session(office, secret), office.csrf(secret)
@@ -99,7 +99,7 @@ class TransferRequest(Record):
 
 @lru_cache(4096)
 def _line(line: boards.BoardLine) -> str:
-    """A line of a board as JSON: most lines are the same for everybody who looks."""
+    """Write a line of a board as JSON: most lines are the same for everybody who looks."""
     return json.dumps(plain(line), allow_nan=False)
 
 
@@ -253,7 +253,7 @@ class SheetRequest(Record):
 
 
 def read_scores(office: ServerContext, person: Person, number: int, *, seed: int | None) -> dict[str, Any]:
-    """scores.json of one run, for its team, where scores are shown."""
+    """Read scores.json of one run, for its team, where scores are shown."""
     row = own_row(office, person, "submission.read", number)
     page = submissions.read_submission(office, person, number)
     seeds = [run.seed for run in page.runs if run.state == "scored"]
@@ -265,7 +265,7 @@ def read_scores(office: ServerContext, person: Person, number: int, *, seed: int
 
 
 def read_receipt(office: ServerContext, person: Person, number: int) -> Receipt:
-    """The receipt of a submission, for its team."""
+    """Return the receipt of a submission, for its team."""
     own_row(office, person, "submission.read", number)
     return uploads.receipt(office, number)
 

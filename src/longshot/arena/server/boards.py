@@ -87,7 +87,7 @@ def board(
     league: str | None = None,
     by: str | None = None,
 ) -> Board:
-    """Who is where; the phase that is open and its first league unless named."""
+    """Return the board of a phase and league; the phase that is open and its first league unless named."""
     permit(person, "board.read")
     competition = office.competition
     chosen = find_phase(office, phase)
@@ -115,7 +115,7 @@ def board(
 
 
 def _entries(office: ServerContext, phase: str, league: str, by: RankBy) -> list[BoardEntry]:
-    """The entries of a board, computed once for every state of the competition."""
+    """Rank the entries of a board, once for every state of the competition."""
     competition = office.competition
     return office.memory.kept(
         ("board", phase, league, by),
@@ -125,7 +125,7 @@ def _entries(office: ServerContext, phase: str, league: str, by: RankBy) -> list
 
 
 def _end_and_version(office: ServerContext, phase: str) -> tuple[dt.datetime | None, int]:
-    """When the final's review ends, and the version of a phase's scores."""
+    """Return when the final's review ends, and the version of a phase's scores."""
     competition = office.competition
 
     def look() -> tuple[dt.datetime | None, int]:
@@ -140,7 +140,7 @@ def _end_and_version(office: ServerContext, phase: str) -> tuple[dt.datetime | N
 def progress(
     office: ServerContext, person: Person, *, phase: str | None = None, league: str | None = None
 ) -> list[Progress]:
-    """Every valid submission in the order it was made, for the figure of a board; none while scores are hidden."""
+    """List every valid submission in the order it was made, for a board's figure; none while scores are hidden."""
     permit(person, "board.read")
     competition = office.competition
     chosen = find_phase(office, phase)
@@ -172,7 +172,7 @@ def progress(
 
 
 def queue_state(office: ServerContext, person: Person) -> QueueView:
-    """How long the queue is and whether anybody works on it."""
+    """Say how long the queue is and whether anybody works on it."""
     permit(person, "queue.read")
     memory = office.memory
     counts, oldest, signs, why = memory.kept("queue", memory.stamp(), lambda: _queue(office))
@@ -199,7 +199,7 @@ def queue_state(office: ServerContext, person: Person) -> QueueView:
 
 
 def _queue(office: ServerContext) -> tuple[dict[str, int], str | None, list[dict[str, Any]], str | None]:
-    """Runs by state, when the submission came that waits longest, workers' signs of life, and why it pauses."""
+    """Read runs by state, when the longest-waiting submission came, workers' signs of life, and why it pauses."""
     going = runs.c.state.in_(("queued", "running"))
     by_state = sa.select(runs.c.state, sa.func.count()).where(going).group_by(runs.c.state)
     oldest = sa.select(sa.func.min(submissions.c.created)).where(submissions.c.state == "queued")
@@ -213,7 +213,7 @@ def _queue(office: ServerContext) -> tuple[dict[str, int], str | None, list[dict
 
 
 def find_phase(office: ServerContext, name: str | None) -> Phase:
-    """A phase by name, 404 where there is none; unless named the last that has scores, else the one that is open."""
+    """Find a phase by name, 404 where there is none; unless named the last with scores, else the open one."""
     competition = office.competition
     if name is not None:
         phase = {each.name: each for each in competition.phases}.get(name)
@@ -229,7 +229,7 @@ def find_phase(office: ServerContext, name: str | None) -> Phase:
 
 
 def _label(name: str) -> str:
-    """A worker's name without the number of its token and of its process."""
+    """Strip a worker's name of the number of its token and of its process."""
     return name.partition("/")[2].rsplit(":", 2)[0] or name.rsplit(":", 2)[0]
 
 
@@ -269,7 +269,7 @@ class CompetitionInfo(NamedTuple):
 
 
 def competition_info(office: ServerContext) -> CompetitionInfo:
-    """What everybody may know of a competition."""
+    """Return what everybody may know of a competition."""
     competition = office.competition
     moment = dt.datetime.now(dt.UTC)
     listed = zip(entry_rules.timetable(competition, moment), competition.phases, strict=True)
@@ -304,7 +304,7 @@ def competition_info(office: ServerContext) -> CompetitionInfo:
 
 
 def _page(office: ServerContext, name: str) -> str:
-    """A text beside competition.yaml; empty where there is none."""
+    """Read a text beside competition.yaml; empty where there is none."""
     if not name:
         return ""
     path = (office.folder / name).resolve()

@@ -56,7 +56,7 @@ class PatientProtocol(H11Protocol):
         self._watch: Any = self.loop.call_later(_LOOK, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is left to look after."""
+        """Ignore the end of the connection: nothing is left to look after."""
         self._watch.cancel()
         super().connection_lost(exc)
 
@@ -89,7 +89,7 @@ class Swept(NamedTuple):
 
 
 def sweep(office: ServerContext, lease: float | None = None) -> Swept:
-    """One round over every state that is no end."""
+    """Do one round over every state that is no end."""
     lease = queue.LEASE if lease is None else lease
     credentials.write_uses(office)
     swept_uploads = uploads.sweep(office)
@@ -139,7 +139,7 @@ class Reaper(threading.Thread):
         self.office, self.every, self.end = office, every, threading.Event()
 
     def run(self) -> None:
-        """Sweep until the end. After a time without the database, or at the start, leases begin anew."""
+        """Run sweeps until the end. After a time without the database, or at the start, leases begin anew."""
         away = True
         while not self.end.wait(self.every):
             try:
@@ -160,7 +160,7 @@ class Reaper(threading.Thread):
 
 
 def page_routes(front: Front) -> list[BaseRoute]:
-    """Every page and form there is."""
+    """List every page and form there is."""
     groups = (public_routes, person_routes, team_routes, submission_routes, organiser_routes)
     unknown = show(front, "/", "competition.read", nothing)
     return [
@@ -174,12 +174,12 @@ class Elsewhere(Route):
     """Any address but those of the API, which answers for itself."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether this is for a reader."""
+        """Tell whether a request is for a reader."""
         return (Match.NONE, {}) if scope["path"].startswith(f"{PREFIX}/") else super().matches(scope)
 
 
 def nothing(request: PageRequest, problem: str = "") -> str:
-    """The page of an address that has none."""
+    """Render the page of an address that has none."""
     raise Refusal(404, "There is nothing at this address.")
 
 
@@ -207,7 +207,7 @@ def build_server(
     any_address: bool = False,
     sweep_every: float = EVERY,
 ) -> BuiltServer:
-    """The application of the competition in ``folder``."""
+    """Build the application of the competition in ``folder``."""
     office = ServerContext(folder)
     front = Front(office, rates)
     app = Starlette(
@@ -225,7 +225,7 @@ def build_server(
 
 
 def api_routes(front: Front) -> list[BaseRoute]:
-    """The API's routes, one for every operation, and their description."""
+    """List the API's routes, one for every operation, and their description."""
     routes: list[BaseRoute] = [
         Route(PREFIX + operation.path, api_endpoint(front, operation), methods=[operation.method])
         for operation in OPERATIONS

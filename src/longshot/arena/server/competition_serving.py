@@ -224,7 +224,7 @@ def invite(
 
 
 def uploads(folder: str | Path) -> list[UnfinishedUpload]:
-    """All teams' uploads to the competition's server that were begun and not finished, the oldest first.
+    """List all teams' uploads that were begun and not finished, the oldest first.
 
     Examples
     --------

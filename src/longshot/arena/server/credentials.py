@@ -51,7 +51,7 @@ class NewToken(NamedTuple):
 
 
 def begin_session(office: ServerContext, connection: Connection, account: int, rights: int) -> str:
-    """A new session of an account; gives the secret that goes into the cookie."""
+    """Begin a new session of an account; return the secret that goes into the cookie."""
     secret = secrets.token_urlsafe(32)
     moment = now()
     expires = in_future(hours=office.competition.server.session_hours)
@@ -74,7 +74,7 @@ def end_sessions(connection: Connection, account: int) -> None:
 
 
 def by_session(office: ServerContext, secret: str) -> Person:
-    """Whose session a cookie names; a visitor where it names none that lasts."""
+    """Return whose session a cookie names; a visitor where it names none that lasts."""
     digest = office.hashed(secret)
     row = _read(office, sessions, digest)
     if row is None or row["expires"] < now():
@@ -91,7 +91,7 @@ def by_session(office: ServerContext, secret: str) -> Person:
 
 
 def by_token(office: ServerContext, secret: str) -> Person:
-    """Whose token this is; Refusal where it is unknown, over or taken back."""
+    """Return whose token this is; raise Refusal where it is unknown, over or taken back."""
     digest = office.hashed(secret)
     row = _read(office, tokens, digest)
     if row is None or not secret.startswith(PREFIX):
@@ -120,7 +120,7 @@ def by_token(office: ServerContext, secret: str) -> Person:
 
 
 def _read(office: ServerContext, table: sa.Table, digest: str) -> dict[str, Any] | None:
-    """The row of a session or a token, remembered while nobody's rights change, and for a minute at most.
+    """Read the row of a session or a token, cached while nobody's rights change, and for a minute at most.
 
     Whoever changes accounts, teams or tokens writes a line into the audit log, and the office counts who logs out;
     only that a session goes on is written without either. What is not there is not remembered: guesses are many.
@@ -176,7 +176,7 @@ def create_worker_token(
 
 
 def list_tokens(office: ServerContext, person: Person) -> list[TokenInfo]:
-    """A person's own tokens; organisers see those of workers too."""
+    """List a person's own tokens; organisers see those of workers too."""
     permit(person, "token.list")
     rows = office.store.rows(sa.select(tokens).where(*_lasting(person)).order_by(tokens.c.id))
     return [filled(TokenInfo, row, scopes=row["scopes"].split()) for row in rows]
@@ -193,7 +193,7 @@ def revoke_token(office: ServerContext, person: Person, number: int) -> None:
 
 
 def _lasting(person: Person) -> tuple[sa.ColumnElement[bool], ...]:
-    """A person's own tokens that were not taken back; for organisers those of workers too."""
+    """Select a person's own tokens that were not taken back; for organisers those of workers too."""
     own = tokens.c.account == person.account
     if person.role == "organiser":
         own = sa.or_(own, tokens.c.account.is_(None))
@@ -229,7 +229,7 @@ def _checked_scopes(scopes: Sequence[str], allowed: frozenset[Scope]) -> list[st
 
 
 def _with_account(table: sa.Table, account: sa.Column[Any], *, outer: bool = False) -> sa.Select[Any]:
-    """Rows of sessions or tokens with the account they belong to and its team."""
+    """Select rows of sessions or tokens with the account they belong to and its team."""
     columns = [accounts.c.name, accounts.c.role, accounts.c.state, accounts.c.rights.label("current")]
     if table is tokens:
         columns += [tokens.c.name.label("token_name"), tokens.c.expires.label("token_expires")]
@@ -251,7 +251,7 @@ _MEMORY = 1 << 27
 
 
 def check_password(password: str) -> None:
-    """UserError for a password that is too short, or one letter throughout."""
+    """Raise UserError for a password that is too short, or one letter throughout."""
     if not SHORTEST <= len(password) <= LONGEST:
         raise UserError(f"A password has {SHORTEST} to {LONGEST} letters, this one has {len(password)}.")
     if len(set(password)) < 4:
@@ -259,7 +259,7 @@ def check_password(password: str) -> None:
 
 
 def hash_password(password: str) -> str:
-    """What is kept of a password: ``scrypt$n$r$p$salt$hash``."""
+    """Hash a password for the database: ``scrypt$n$r$p$salt$hash``."""
     salt = os.urandom(16)
     digest = _scrypt(password, salt, COST, BLOCK, PARALLEL)
     parts = base64.b64encode(salt).decode(), base64.b64encode(digest).decode()
@@ -267,7 +267,7 @@ def hash_password(password: str) -> str:
 
 
 def fits(password: str, kept_hash: str | None, gate: threading.BoundedSemaphore) -> bool:
-    """Whether a password is the one that was hashed; without a hash the same work is done for nothing."""
+    """Tell whether a password is the one that was hashed; without a hash the same work is done for nothing."""
     with gate:
         if kept_hash is None:
             _scrypt(password, b"0" * 16, COST, BLOCK, PARALLEL)

@@ -92,7 +92,7 @@ class Operation:
             object.__setattr__(self, "answer", None if returned is NoneType else returned)
 
     def call(self, call: Call) -> Any:
-        """The answer to a call."""
+        """Answer a call."""
         if self.handle is not None:
             return self.handle(call)
         assert self.service is not None
@@ -103,7 +103,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """An id for programs: ``post_uploads_identity_finish``."""
+        """Return an id for programs: ``post_uploads_identity_finish``."""
         words = [self.method.lower(), *re.findall(r"\w+", _PARAMETER.sub(r"\1", self.path))]
         return "_".join(words)
 
@@ -118,7 +118,7 @@ patch, delete = partial(Operation, "PATCH"), partial(Operation, "DELETE")
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: named tuples are objects, moments are ISO in UTC, what is not finite is null."""
+    """Convert a value to JSON: named tuples are objects, moments are ISO in UTC, what is not finite is null."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: plain(each) for name, each in value._asdict().items()}
     if isinstance(value, dict):
@@ -133,7 +133,7 @@ def plain(value: Any) -> Any:
 
 
 def schema(kind: Any, shared: dict[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a type; named tuples go into ``shared`` and are referred to."""
+    """Return the JSON schema of a type; named tuples go into ``shared`` and are referred to."""
     if kind is Any:
         return {}
     origin, arguments = get_origin(kind), get_args(kind)
@@ -176,7 +176,7 @@ _KINDS = {"int": {"type": "integer"}, "str": {"type": "string"}}
 
 
 def openapi_document(operations: Sequence[Operation], title: str) -> dict[str, Any]:
-    """The document that ``/api/v1/openapi.json`` answers with."""
+    """Write the document that ``/api/v1/openapi.json`` answers with."""
     shared: dict[str, Any] = {
         "Problem": {
             "type": "object",

@@ -111,7 +111,7 @@ def announce(office: ServerContext, person: Person, *, title: str, text: str) ->
 
 
 def list_announcements(office: ServerContext, person: Person, *, trash: bool = False) -> list[Announcement]:
-    """Announcements, newest first; those in the trash for organisers."""
+    """List announcements, newest first; those in the trash for organisers."""
     permit(person, "announcement.write" if trash else "announcements.read")
     where = announcements.c.deleted.is_not(None) if trash else announcements.c.deleted.is_(None)
     query = sa.select(announcements).where(where).order_by(announcements.c.id.desc()).limit(200)
@@ -146,7 +146,7 @@ def delete_team(office: ServerContext, person: Person, number: int, *, deleted: 
 
 
 def trash(office: ServerContext, person: Person) -> Trash:
-    """All that can be brought back."""
+    """List all that can be brought back."""
     permit(person, "submission.delete")
     gone = sa.select(submissions.c.id).where(submissions.c.deleted.is_not(None)).order_by(submissions.c.id)
     away = sa.select(teams.c.id, teams.c.name).where(teams.c.deleted.is_not(None))
@@ -238,7 +238,7 @@ def rescore(
 
 
 def rescorings(office: ServerContext, person: Person, *, phase: str | None = None) -> list[Rescoring]:
-    """Versions of scores, oldest first, with what is still to be done of each."""
+    """List versions of scores, oldest first, with what is still to be done of each."""
     permit(person, "competition.read")
     query = sa.select(scorings).order_by(scorings.c.id)
     rows = office.store.rows(query if phase is None else query.where(scorings.c.phase == phase))
@@ -255,7 +255,7 @@ def rescorings(office: ServerContext, person: Person, *, phase: str | None = Non
 
 
 def score_versions(office: ServerContext, person: Person, number: int) -> list[ScoreVersion]:
-    """Every score that a submission ever had, oldest first."""
+    """List every score that a submission ever had, oldest first."""
     own_row(office, person, "submission.every", number)
     query = sa.select(scores).where(scores.c.submission == number).order_by(scores.c.id)
     return [filled(ScoreVersion, row) for row in office.store.rows(query)]
@@ -287,7 +287,7 @@ def pause(office: ServerContext, person: Person, *, why: str | None) -> None:
 def audit_log(
     office: ServerContext, person: Person, *, before: int | None = None, limit: int = 100
 ) -> list[AuditLine]:
-    """What was done, newest first; ``before`` is the number a page ends at."""
+    """List what was done, newest first; ``before`` is the number a page ends at."""
     permit(person, "audit.read")
     query = sa.select(audit).order_by(audit.c.id.desc()).limit(max(1, min(limit, 500)))
     rows = office.store.rows(query if before is None else query.where(audit.c.id < before))
@@ -349,12 +349,12 @@ def _csv(office: ServerContext, table: sa.Table) -> str:
 
 
 def _plain(value: object) -> object:
-    """A value that no spreadsheet takes for a formula."""
+    """Quote a value that a spreadsheet would take for a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """What a submission is and what its runs wrote."""
+    """List what a submission is and what its runs wrote."""
     for path in (folder / "submission.zip", *sorted(folder.glob("submission/**/*"))):
         if path.is_file():
             yield path

@@ -66,7 +66,7 @@ class PageRequest:
 
     @property
     def office(self) -> ServerContext:
-        """The competition."""
+        """Return the competition's context."""
         return self.front.office
 
     def do(
@@ -75,7 +75,7 @@ class PageRequest:
         *values: _P.args,
         **named: _P.kwargs,
     ) -> _T:
-        """Have a service done for whoever asks."""
+        """Call a service for whoever asks."""
         return service(self.office, self.person, *values, **named)
 
 
@@ -87,14 +87,14 @@ class Move(NamedTuple):
 
 
 def begun(front: Front, request: Request) -> PageRequest:
-    """What is known of a request before anybody is asked who sends it."""
+    """Collect what is known of a request before anybody is asked who sends it."""
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     site = str(request.base_url).rstrip("/")  # the guard has looked at the name in it
     return PageRequest(front, Person(), "", here, site=site)
 
 
 def with_person(page_request: PageRequest, request: Request) -> PageRequest:
-    """The same with who asks; the database is asked for that."""
+    """Add who asks; the database is asked for that."""
     front = page_request.front
     person = front.person(request)
     secret = cookie(request) if person.via == "session" else None
@@ -108,7 +108,7 @@ def with_person(page_request: PageRequest, request: Request) -> PageRequest:
 
 
 async def read_form(request: Request, file: int) -> SentForm:
-    """What a form brought; one with a file may be larger, and one that is too large is read to its end.
+    """Read what a form brought; one with a file may be larger, and one that is too large is read to its end.
 
     A browser that is answered before it has sent everything shows a broken connection, and not the answer.
     """
@@ -122,7 +122,7 @@ async def read_form(request: Request, file: int) -> SentForm:
 
 
 def answered(made: str | Move) -> Response:
-    """A page, or where a form leads to, as HTTP has it."""
+    """Answer with a page, or with where a form leads to."""
     headers = {"cache-control": "no-store"}
     if isinstance(made, str):
         return HTMLResponse(made.encode("utf-8", "backslashreplace"), headers=headers)
@@ -212,7 +212,7 @@ def page(
 
 
 def show(front: Front, path: str, action: str, make: Shown, *, steady: bool = False) -> Route:
-    """A page that shows something and changes nothing.
+    """Route a page that shows something and changes nothing.
 
     ``steady``: it follows from submissions, people and settings alone, and a script that brings its tag hears whether
     it is still the same without its being made.
@@ -257,7 +257,7 @@ def take(
     password: bool = False,
     file: int = 0,
 ) -> Route:
-    """What a form is sent to; ``shown`` is the page that it stands on, and shows what was wrong with it.
+    """Route what a form is sent to; ``shown`` is the page that it stands on, and shows what was wrong with it.
 
     ``password``: it is a try with one, which are counted; ``file``: its bytes at most.
     """
@@ -289,7 +289,7 @@ def take(
 
 
 def _failed(request: PageRequest, error: UserError, shown: Shown | None = None) -> Response:
-    """A mistake shown on the page that has the form; without one, or where it cannot be made, on a page of its own."""
+    """Show a mistake on the page that has the form; without one, or where it cannot be made, on its own page."""
     text, made = sentence(error), None
     if shown is not None:
         with suppress(UserError):
@@ -299,12 +299,12 @@ def _failed(request: PageRequest, error: UserError, shown: Shown | None = None) 
 
 
 def form_field(request: PageRequest, name: str, default: str = "") -> str:
-    """A field of the form that was sent, without white space around it."""
+    """Return a field of the form that was sent, without white space around it."""
     return request.form.get(name, default).strip()
 
 
 def form_number(request: PageRequest, name: str) -> int:
-    """A whole number of the path or of the form; UserError for anything else."""
+    """Return a whole number of the path or of the form; raise UserError for anything else."""
     text = request.path.get(name) or request.form.get(name, "")
     try:
         return int(text)
@@ -313,7 +313,7 @@ def form_number(request: PageRequest, name: str) -> int:
 
 
 def asset_routes() -> list[BaseRoute]:
-    """The style sheet and the script of all pages."""
+    """Route the style sheet and the script of all pages."""
 
     def answer(request: Request) -> Response:
         name = request.path_params["name"]
@@ -348,7 +348,7 @@ def _templates() -> Environment:
 
 
 def shell(words: str, **options: str) -> str:
-    """A command for a reader's own machine, whatever this server was started from.
+    """Quote a command for a reader's own machine, whatever this server was started from.
 
     Examples
     --------
@@ -359,7 +359,7 @@ def shell(words: str, **options: str) -> str:
 
 
 def moment(value: dt.datetime | str | None) -> Markup:
-    """A time in UTC; the script adds the reader's own.
+    """Show a time in UTC; the script adds the reader's own.
 
     Examples
     --------
@@ -377,7 +377,7 @@ def moment(value: dt.datetime | str | None) -> Markup:
 
 
 def _interval(score: float | None, half: float | None) -> str:
-    """A score with half of its interval; a dash where there is none."""
+    """Format a score with half of its interval; a dash where there is none."""
     if score is None:
         return "–"
     return f"{score:.4f}" + ("" if half is None else f" ± {half:.4f}")

@@ -17,7 +17,7 @@ from longshot.base import count
 
 
 def person_routes(front: Front) -> list[BaseRoute]:
-    """Pages and forms of a person."""
+    """List pages and forms of a person."""
     return [
         show(front, "/register", "account.register", registering),
         take(front, "/register", "account.register", register, registering, password=True),
@@ -32,7 +32,7 @@ def person_routes(front: Front) -> list[BaseRoute]:
 
 
 def registering(request: PageRequest, problem: str = "") -> str:
-    """The form for a new account; an invitation brings its code in the address."""
+    """Show the form for a new account; an invitation brings its code in the address."""
     code = request.form.get("code") or request.query.get("code", "")
     info = competition_info(request.office)
     return page(
@@ -63,7 +63,7 @@ def register(request: PageRequest) -> str | Move:
 
 
 def signing_in(request: PageRequest, problem: str = "") -> str:
-    """The form to sign in; ``next`` says where it leads to."""
+    """Show the form to sign in; ``next`` says where it leads to."""
     after = request.form.get("next") or request.query.get("next", "/")
     return page(request, "login", "Sign in", problem=problem, after=_own_page(after))
 
@@ -82,7 +82,7 @@ def sign_out(request: PageRequest) -> Move:
 
 
 def account(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
-    """A person's password and tokens; a new token's secret is shown this once."""
+    """Show a person's password form and tokens; a new token's secret is shown this once."""
     person = request.person
     return page(
         request,
@@ -97,7 +97,7 @@ def account(request: PageRequest, problem: str = "", token: credentials.NewToken
 
 
 def change_password(request: PageRequest) -> Move:
-    """A new password, and a new session: all others end."""
+    """Set a new password and begin a new session: all others end."""
     secret = request.do(
         people.change_password, old=request.form.get("old", ""), new=request.form.get("new", "")
     )
@@ -105,7 +105,7 @@ def change_password(request: PageRequest) -> Move:
 
 
 def create_token(request: PageRequest) -> str:
-    """A token for the command line."""
+    """Create a token for the command line."""
     scopes = [scope for scope in sorted(OF_ROLE[request.person.role]) if f"scope-{scope}" in request.form]
     days = form_number(request, "days") if form_field(request, "days") else None
     made = request.do(credentials.create_token, name=form_field(request, "name"), scopes=scopes, days=days)
@@ -113,19 +113,19 @@ def create_token(request: PageRequest) -> str:
 
 
 def revoke_token(request: PageRequest) -> Move:
-    """A token that is worth nothing from now on."""
+    """Withdraw a token."""
     request.do(credentials.revoke_token, form_number(request, "number"))
     return Move("/account")
 
 
 def _own_page(address: str) -> str:
-    """An address of this server, or its front page: nobody is sent elsewhere."""
+    """Return an address of this server, or its front page: nobody is sent elsewhere."""
     plain = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
     return address if plain else "/"
 
 
 def team_routes(front: Front) -> list[BaseRoute]:
-    """Pages and forms of a team."""
+    """List pages and forms of a team."""
     forms: dict[str, Callable[[PageRequest], str | Move]] = {
         "found": found,
         "invite": invite,
@@ -143,7 +143,7 @@ def team_routes(front: Front) -> list[BaseRoute]:
 
 
 def team(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> str:
-    """A person's team; without one, the forms that lead into one."""
+    """Show a person's team; without one, the forms that lead into one."""
     own = request.do(people.own_team)
     leads = own is not None and any(
         member.leads for member in own.members if member.account == request.person.account
@@ -164,43 +164,43 @@ def team(request: PageRequest, problem: str = "", invitation: people.Invitation 
 
 
 def found(request: PageRequest) -> Move:
-    """A new team, led by whoever founds it."""
+    """Make a new team, led by whoever founds it."""
     pseudonym = form_field(request, "pseudonym") or None
     request.do(people.found_team, name=form_field(request, "name"), pseudonym=pseudonym)
     return Move("/team")
 
 
 def invite(request: PageRequest) -> str:
-    """A link into the team, shown this once."""
+    """Show a link into the team, this once."""
     return team(request, invitation=request.do(people.invite_to_team))
 
 
 def join(request: PageRequest) -> Move:
-    """Into a team by its invitation."""
+    """Join a team by its invitation."""
     request.do(people.join_team, code=form_field(request, "code"))
     return Move("/team")
 
 
 def leave(request: PageRequest) -> Move:
-    """Out of the team."""
+    """Leave the team."""
     request.do(people.leave_team)
     return Move("/team")
 
 
 def remove(request: PageRequest) -> Move:
-    """A member out of the team, by who leads it."""
+    """Take a member out of the team, as its leader."""
     request.do(people.remove_member, form_number(request, "account"))
     return Move("/team")
 
 
 def transfer(request: PageRequest) -> Move:
-    """Another member leads."""
+    """Make another member the leader."""
     request.do(people.transfer_team, form_number(request, "account"))
     return Move("/team")
 
 
 def change_pseudonym(request: PageRequest) -> Move:
-    """The name that boards show."""
+    """Change the name that boards show."""
     request.do(people.change_team, pseudonym=form_field(request, "pseudonym") or None)
     return Move("/team")
 
@@ -210,7 +210,7 @@ LINES = 8  # teams in it, the best first
 
 
 def public_routes(front: Front) -> list[BaseRoute]:
-    """Pages without a form."""
+    """List pages without a form."""
     return [
         show(front, "/", "competition.read", home),
         show(front, "/terms", "competition.read", terms),
@@ -220,7 +220,7 @@ def public_routes(front: Front) -> list[BaseRoute]:
 
 
 def home(request: PageRequest, problem: str = "") -> str:
-    """Phases, what may be sent, announcements, and how busy the workers are."""
+    """Show phases, what may be sent, announcements, and how busy the workers are."""
     office, person = request.office, request.person
     info = competition_info(office)
     member = person.team is not None
@@ -240,17 +240,17 @@ def home(request: PageRequest, problem: str = "") -> str:
 
 
 def terms(request: PageRequest, problem: str = "") -> str:
-    """The terms that whoever registers agrees to."""
+    """Show the terms that whoever registers agrees to."""
     return page(request, "text", "Terms", text=competition_info(request.office).terms)
 
 
 def rules(request: PageRequest, problem: str = "") -> str:
-    """The rules of the competition."""
+    """Show the rules of the competition."""
     return page(request, "text", "Rules", text=competition_info(request.office).rules)
 
 
 def board(request: PageRequest, problem: str = "") -> str:
-    """The leaderboard of a phase and league, and how the teams' scores went."""
+    """Show the leaderboard of a phase and league, and how the teams' scores went."""
     office = request.office
     info = competition_info(office)
     choice = {name: request.query.get(name) or None for name in ("phase", "league", "by")}
@@ -290,7 +290,7 @@ class Chart(NamedTuple):
 
 
 def _chart(steps: list[boards.Progress]) -> Chart | None:
-    """Every team's scores in their order; None where no team has two."""
+    """Draw every team's scores in their order; None where no team has two."""
     by_team: dict[str, list[float]] = {}
     for step in steps:
         by_team.setdefault(step.team, []).append(step.score)

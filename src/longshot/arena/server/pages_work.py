@@ -20,7 +20,7 @@ _PAGE = 50
 
 
 def submission_routes(front: Front) -> list[BaseRoute]:
-    """Pages and forms of submissions."""
+    """List pages and forms of submissions."""
     address = "/submissions/{number:int}"
     return [
         show(front, "/submit", "upload.begin", submit),
@@ -35,7 +35,7 @@ def submission_routes(front: Front) -> list[BaseRoute]:
 
 
 def submit(request: PageRequest, problem: str = "") -> str:
-    """Where a file is chosen; the script sends it in pieces through the API, a browser without it in one."""
+    """Show where a file is chosen; the script sends it in pieces through the API, a browser without it in one."""
     office = request.office
     team = request.do(own_team)
     info = competition_info(office)
@@ -56,7 +56,7 @@ def submit(request: PageRequest, problem: str = "") -> str:
 
 
 def hand_in(request: PageRequest) -> Move:
-    """An archive that came with the form itself, through the services of uploads that come in pieces."""
+    """Take an archive that came with the form itself, through the services of uploads that come in pieces."""
     sent = request.files.get("file")
     if sent is None or not sent.data:
         raise Refusal(422, "The form brought no archive", "choose a zip")
@@ -76,13 +76,13 @@ def hand_in(request: PageRequest) -> Move:
 
 
 def give_up(request: PageRequest) -> Move:
-    """An upload that was begun and will not be finished."""
+    """Delete an upload that was begun and will not be finished."""
     request.do(uploads.delete_upload, request.path["identity"])
     return Move("/submit")
 
 
 def listed(request: PageRequest, problem: str = "") -> str:
-    """A team's submissions, the newest first; an organiser sees all."""
+    """List a team's submissions, the newest first; an organiser sees all."""
     before = request.query.get("before", "")
     state = request.query.get("state") or None
     every = request.person.role == "organiser"
@@ -107,7 +107,7 @@ def listed(request: PageRequest, problem: str = "") -> str:
 
 
 def submission(request: PageRequest, problem: str = "") -> str:
-    """What became of a submission: runs, log, receipt, fact sheet."""
+    """Show what became of a submission: runs, log, receipt, fact sheet."""
     office = request.office
     identity = form_number(request, "number")
     view = request.do(submissions.read_submission, identity)
@@ -126,14 +126,14 @@ def submission(request: PageRequest, problem: str = "") -> str:
 
 
 def cancel(request: PageRequest) -> Move:
-    """A submission that shall not run (any further)."""
+    """Cancel a submission."""
     identity = form_number(request, "number")
     request.do(submissions.cancel_submission, identity)
     return Move(f"/submissions/{identity}")
 
 
 def select(request: PageRequest) -> Move:
-    """The submission that counts, where a team chooses."""
+    """Select the submission that counts, where a team chooses."""
     identity = form_number(request, "number")
     chosen = request.form.get("selected") == "yes"
     request.do(submissions.select_submission, identity, selected=chosen)
@@ -141,14 +141,14 @@ def select(request: PageRequest) -> Move:
 
 
 def describe(request: PageRequest) -> Move:
-    """The fact sheet, as it is now."""
+    """Replace the fact sheet."""
     identity = form_number(request, "number")
     request.do(submissions.set_sheet, identity, _sheet(request))
     return Move(f"/submissions/{identity}")
 
 
 def _sheet(request: PageRequest) -> dict[str, str]:
-    """The fields of a fact sheet that a form filled in."""
+    """Collect the fields of a fact sheet that a form filled in."""
     return {
         name.removeprefix("field-"): text
         for name, text in request.form.items()
@@ -169,7 +169,7 @@ _TABS = (
 
 
 def organiser_routes(front: Front) -> list[BaseRoute]:
-    """Pages and forms of organisers."""
+    """List pages and forms of organisers."""
     return [
         show(front, "/organise", "people.read", everybody),
         take(front, "/organise/invite", "invitation.create", invite, everybody),
@@ -200,7 +200,7 @@ def organiser_routes(front: Front) -> list[BaseRoute]:
 
 
 def everybody(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> str:
-    """Accounts and teams; those that wait for approval first."""
+    """List accounts and teams; those that wait for approval first."""
     accounts = request.do(people.list_accounts)
     waiting = [account for account in accounts if account.state == "pending"]
     return _organiser(
@@ -216,7 +216,7 @@ def everybody(request: PageRequest, problem: str = "", invitation: people.Invita
 
 
 def invite(request: PageRequest) -> str:
-    """A link for a new account, shown this once."""
+    """Show a link for a new account, this once."""
     days = form_number(request, "days") if form_field(request, "days") else people.INVITED_DAYS
     role = form_field(request, "role", "participant")
     return everybody(request, invitation=request.do(people.invite, role=role, days=days))
@@ -230,7 +230,7 @@ def change_account(request: PageRequest) -> Move:
 
 
 def change_team(request: PageRequest) -> Move:
-    """Whether a team is ranked; or into the bin."""
+    """Set whether a team is ranked, or put it into the bin."""
     identity = form_number(request, "number")
     if form_field(request, "bin"):
         request.do(organising.delete_team, identity, deleted=form_field(request, "bin") == "yes")
@@ -241,27 +241,27 @@ def change_team(request: PageRequest) -> Move:
 
 
 def announcements(request: PageRequest, problem: str = "") -> str:
-    """What was announced, and the form for more."""
+    """Show what was announced, and the form for more."""
     listed = request.do(organising.list_announcements)
     return _organiser(request, "announcements", "Announcements", problem=problem, announcements=listed)
 
 
 def announce(request: PageRequest) -> Move:
-    """A new announcement."""
+    """Publish a new announcement."""
     title, text = form_field(request, "title"), form_field(request, "text")
     request.do(organising.announce, title=title, text=text)
     return Move("/organise/announcements")
 
 
 def bin_announcement(request: PageRequest) -> Move:
-    """An announcement into the bin, or out of it."""
+    """Put an announcement into the bin, or take it out."""
     deleted = form_field(request, "bin") == "yes"
     request.do(organising.delete_announcement, form_number(request, "number"), deleted=deleted)
     return Move("/organise/announcements" if deleted else "/organise/bin")
 
 
 def queue(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
-    """What waits and runs, who works; a new worker's token is shown this once."""
+    """Show what waits and runs, and who works; a new worker's token is shown this once."""
     state = request.do(boards.queue_state)
     return _organiser(request, "queue", "Queue and workers", problem=problem, queue=state, token=token)
 
@@ -274,27 +274,27 @@ def pause(request: PageRequest) -> Move:
 
 
 def create_worker(request: PageRequest) -> str:
-    """A token for a worker."""
+    """Create a token for a worker."""
     days = form_number(request, "days") if form_field(request, "days") else None
     made = request.do(credentials.create_worker_token, name=form_field(request, "name"), days=days)
     return queue(request, token=made)
 
 
 def all_uploads(request: PageRequest, problem: str = "") -> str:
-    """What teams began to send and did not finish."""
+    """List what teams began to send and did not finish."""
     begun = request.do(uploads.list_uploads, every=True)
     counts = [count(begun, "unfinished upload")]
     return _organiser(request, "uploads", "Uploads", problem=problem, counts=counts, uploads=begun)
 
 
 def clear_upload(request: PageRequest) -> Move:
-    """An upload of any team that will not be finished."""
+    """Delete an upload of any team that will not be finished."""
     request.do(uploads.delete_upload, request.path["identity"], every=True)
     return Move("/organise/uploads")
 
 
 def scores(request: PageRequest, problem: str = "", entries: list[object] | None = None) -> str:
-    """Scoring a phase anew, and the final."""
+    """Show the forms that score a phase anew and hold the final."""
     return _organiser(
         request,
         "scores",
@@ -307,7 +307,7 @@ def scores(request: PageRequest, problem: str = "", entries: list[object] | None
 
 
 def rescore(request: PageRequest) -> Move:
-    """All submissions of a phase anew, once its name was written out."""
+    """Score all submissions of a phase anew, once its name was written out."""
     request.do(
         organising.rescore,
         phase=form_field(request, "phase"),
@@ -319,25 +319,25 @@ def rescore(request: PageRequest) -> Move:
 
 
 def hold_final(request: PageRequest) -> str:
-    """Last valid submissions into the final."""
+    """Enter last valid submissions into the final."""
     return scores(request, entries=list(request.do(organising.hold_final)))
 
 
 def rerun(request: PageRequest) -> Move:
-    """A submission once more."""
+    """Run a submission once more."""
     identity = form_number(request, "number")
     request.do(organising.rerun_submission, identity)
     return Move(f"/submissions/{identity}")
 
 
 def bin_page(request: PageRequest, problem: str = "") -> str:
-    """What was thrown away and can be had again."""
+    """List what was thrown away and can be had again."""
     contents = request.do(organising.trash)
     return _organiser(request, "bin", "Bin", problem=problem, contents=contents)
 
 
 def bin_submission(request: PageRequest) -> Move:
-    """A submission into the bin, or out of it."""
+    """Put a submission into the bin, or take it out."""
     identity = form_number(request, "number")
     deleted = form_field(request, "bin") == "yes"
     request.do(organising.delete_submission, identity, deleted=deleted)
@@ -345,7 +345,7 @@ def bin_submission(request: PageRequest) -> Move:
 
 
 def audit(request: PageRequest, problem: str = "") -> str:
-    """Everything that changed anything, newest first."""
+    """List everything that changed anything, newest first."""
     before = request.query.get("before", "")
     lines = request.do(
         organising.audit_log, before=int(before) if before.isdecimal() else None, limit=_AUDIT_LINES

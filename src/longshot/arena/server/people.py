@@ -75,7 +75,7 @@ def new_invitation(
     team: int | None = None,
     days: int = INVITED_DAYS,
 ) -> Invitation:
-    """An invitation to an account or a team; callers have asked whether it may be made."""
+    """Make an invitation to an account or a team; callers have checked whether it may be made."""
     if not 1 <= days <= 90:
         raise UserError(f"An invitation lasts 1 to 90 days, and {days} were asked for.")
     code, expires = secrets.token_urlsafe(24), in_future(days=days)
@@ -137,7 +137,7 @@ def register(
 
 
 def take_invitation(office: ServerContext, connection: Connection, code: str, kind: str) -> dict[str, Any]:
-    """An invitation that may still be used; the caller marks it as used in the same transaction."""
+    """Return an invitation that may still be used; the caller marks it as used in the same transaction."""
     query = sa.select(invitations).where(
         invitations.c.hash == office.hashed(code), invitations.c.kind == kind
     )
@@ -161,7 +161,7 @@ def log_in(office: ServerContext, *, name: str, password: str) -> str:
 
 
 def change_password(office: ServerContext, person: Person, *, old: str, new: str) -> str:
-    """Another password; all sessions end and a new one begins, whose secret is given."""
+    """Change the password; all sessions end and a new one begins, whose secret is returned."""
     permit(person, "account.change")
     row = office.store.rows(sa.select(accounts).where(accounts.c.id == person.account))[0]
     if not credentials.fits(old[: credentials.LONGEST + 1], row["password"], office.hashing):
@@ -179,7 +179,7 @@ def change_password(office: ServerContext, person: Person, *, old: str, new: str
 
 
 def account(office: ServerContext, number: int) -> Account:
-    """One account."""
+    """Read one account."""
     rows = _accounts(office, accounts.c.id == number)
     if not rows:
         raise not_there("account", number)
@@ -187,7 +187,7 @@ def account(office: ServerContext, number: int) -> Account:
 
 
 def list_accounts(office: ServerContext, person: Person, *, state: str | None = None) -> list[Account]:
-    """Everybody, or those that wait for approval."""
+    """List everybody, or those that wait for approval."""
     permit(person, "people.read")
     return _accounts(office, sa.true() if state is None else accounts.c.state == state)
 
@@ -213,7 +213,7 @@ def change_account(
 
 
 def first_organiser(office: ServerContext) -> Invitation | None:
-    """An invitation for the first organiser, from whoever has the folder; None where there is an organiser."""
+    """Invite the first organiser, for whoever has the folder; None where there is an organiser."""
     active = (accounts.c.role == "organiser", accounts.c.state == "active")
     if office.store.rows(sa.select(accounts.c.id).where(*active).limit(1)):
         return None
@@ -256,13 +256,13 @@ class Team(NamedTuple):
 
 
 def own_team(office: ServerContext, person: Person) -> Team | None:
-    """The team of a person."""
+    """Return the team of a person."""
     permit(person, "team.read")
     return None if person.team is None else team(office, person.team)
 
 
 def team(office: ServerContext, number: int) -> Team:
-    """A team by number, with its members."""
+    """Read a team by number, with its members."""
     rows = office.store.rows(sa.select(teams).where(teams.c.id == number))
     if not rows:
         raise not_there("team", number)
@@ -294,7 +294,7 @@ def found_team(office: ServerContext, person: Person, *, name: str, pseudonym: s
 
 
 def invite_to_team(office: ServerContext, person: Person, *, days: int = 7) -> Invitation:
-    """An invitation to a person's team: one who brings the code joins it, once."""
+    """Make an invitation to a person's team: one who brings the code joins it, once."""
     permit(person, "team.change")
     return new_invitation(office, person, kind="team", team=_led(office, person), days=days)
 
@@ -357,7 +357,7 @@ def transfer_team(office: ServerContext, person: Person, account: int) -> Team:
 
 
 def change_team(office: ServerContext, person: Person, *, pseudonym: str | None) -> Team:
-    """Another pseudonym, or none; the name stays, for people know the team by it."""
+    """Change or remove the pseudonym; the name stays, for people know the team by it."""
     permit(person, "team.change")
     number = _led(office, person)
     shown = entry_rules.tidy(pseudonym, "A pseudonym", entry_rules.LONGEST_PSEUDONYM) if pseudonym else None
@@ -373,13 +373,13 @@ def change_team(office: ServerContext, person: Person, *, pseudonym: str | None)
 
 
 def list_teams(office: ServerContext, person: Person) -> list[Team]:
-    """All teams, for organisers."""
+    """List all teams, for organisers."""
     permit(person, "people.read")
     return [team(office, row["id"]) for row in office.store.rows(sa.select(teams.c.id).order_by(teams.c.id))]
 
 
 def set_ranked(office: ServerContext, person: Person, number: int, *, ranked: bool) -> Team:
-    """Whether a team's entries have a rank: a conflict of interest takes it away."""
+    """Set whether a team's entries have a rank: a conflict of interest takes it away."""
     permit(person, "people.change")
     before = team(office, number)
     with alone(office.store) as connection:
@@ -391,7 +391,7 @@ def set_ranked(office: ServerContext, person: Person, number: int, *, ranked: bo
 
 
 def _led(office: ServerContext, person: Person) -> int:
-    """The team that a person leads."""
+    """Return the team that a person leads."""
     if person.team is None:
         raise Refusal(409, "You are in no team", "make one or join one first")
     query = sa.select(members.c.leads).where(members.c.account == person.account)

@@ -91,7 +91,7 @@ def list_submissions(
     before: int | None = None,
     limit: int = 50,
 ) -> SubmissionList:
-    """A team's submissions, newest first; ``every`` team's for organisers. ``before`` is the number a page ends at."""
+    """List a team's submissions, newest first, up to ``before``; ``every`` team's for organisers."""
     if every:
         permit(person, "submission.every")
     else:
@@ -114,7 +114,7 @@ def list_submissions(
 
 
 def read_submission(office: ServerContext, person: Person, number: int) -> SubmissionPage:
-    """One submission with its runs and history."""
+    """Read one submission with its runs and history."""
     row = own_row(office, person, "submission.read", number)
     (view,) = _views(office, person, [row])
     shown = may_see_score(office, person, row)
@@ -173,7 +173,7 @@ def set_sheet(office: ServerContext, person: Person, number: int, fields: dict[s
 
 
 def allowances(office: ServerContext, person: Person) -> list[entry_rules.AllowanceInfo]:
-    """What a team has used and what remains, for every phase that takes submissions and every kind of league."""
+    """Count what a team has used and what remains, for every phase that takes submissions and every league."""
     permit(person, "quota.read")
     team = require_team(person)
     competition = office.competition
@@ -183,7 +183,7 @@ def allowances(office: ServerContext, person: Person) -> list[entry_rules.Allowa
 
 
 def own_row(office: ServerContext, person: Person, action: str, number: int) -> dict[str, Any]:
-    """The row of a submission that a person may take an action on; elsewhere it is not there."""
+    """Read the row of a submission that a person may take an action on; to all others it does not exist."""
     permit(person, action)
     rows = office.store.rows(_row(), number=number) if 0 < number < 2**31 else []
     if not rows or (rows[0]["deleted"] is not None and not sees_all(person)):
@@ -193,7 +193,7 @@ def own_row(office: ServerContext, person: Person, action: str, number: int) -> 
 
 
 def may_see_score(office: ServerContext, person: Person, row: dict[str, Any]) -> bool:
-    """Whether a person may see the score in a row: organisers any, others once the phase shows them."""
+    """Tell whether a person may see the score in a row: organisers any, others once the phase shows them."""
     if sees_all(person):
         return True
     phases = {phase.name: phase for phase in office.competition.phases}
@@ -208,7 +208,7 @@ def _row() -> sa.Select[Any]:
 
 @cache
 def _rows() -> sa.Select[Any]:
-    """Submissions with their team's name and the interval of the run that counts, the worst."""
+    """Select submissions with their team's name and the interval of the run that counts, the worst."""
     joined = sa.select(submissions, teams.c.name.label("team_name"), half_of_worst().label("half"))
     return joined.join(teams, teams.c.id == submissions.c.team)
 
@@ -236,7 +236,7 @@ def _views(office: ServerContext, person: Person, rows: list[dict[str, Any]]) ->
 
 
 def positions(office: ServerContext) -> dict[int, int]:
-    """Submission → its position in the queue; 1 is next."""
+    """Map submission → its position in the queue; 1 is next."""
     first = sa.func.min(runs.c.id).label("first")
     query = (
         sa.select(runs.c.submission, first)
@@ -252,7 +252,7 @@ def positions(office: ServerContext) -> dict[int, int]:
 
 
 def _without_score(line: str, shown: bool) -> str:
-    """A line of the history; ``seed 1: scored 0.2110 in 3.2 s`` loses its number where scores are hidden."""
+    """Strip ``seed 1: scored 0.2110 in 3.2 s`` of its number where scores are hidden."""
     head, word, _ = line.partition(": scored ")
     return line if shown or not word else f"{head}: scored"
 
@@ -280,7 +280,7 @@ class LogPart(NamedTuple):
 def tail(
     office: ServerContext, person: Person, number: int, *, seed: int | None = None, cursor: str = "0.0.0"
 ) -> LogPart:
-    """What is new in the log of a run since ``cursor``; of the first seed unless one is named."""
+    """Return what is new in the log of a run since ``cursor``; of the first seed unless one is named."""
     row = own_row(office, person, "submission.log", number)
     position = _CURSOR.fullmatch(cursor)
     if position is None:
@@ -303,7 +303,7 @@ def tail(
 
 
 def live_log(folder: Path, seed: int, attempt: int) -> Path:
-    """Where a worker elsewhere writes what a run prints while it runs."""
+    """Return where what a run prints on another machine is written while it runs."""
     return folder / f"seed-{seed}.live-{attempt}.txt"
 
 

@@ -53,7 +53,7 @@ class Upload(NamedTuple):
 
 
 def upload_limit(office: ServerContext) -> int:
-    """The most bytes that an archive may have."""
+    """Return the most bytes that an archive may have."""
     return min(office.competition.server.upload, ArchiveLimits().bytes)
 
 
@@ -137,7 +137,7 @@ def begin_upload(
 
 
 def read_upload(office: ServerContext, person: Person, identity: str) -> Upload:
-    """How much of an upload is there."""
+    """Say how much of an upload is there."""
     return _upload(own_upload(office, person, "upload.read", identity))
 
 
@@ -216,7 +216,7 @@ def finish_upload(office: ServerContext, person: Person, identity: str) -> Recei
 
 
 def receipt(office: ServerContext, number: int) -> Receipt:
-    """The receipt of a submission."""
+    """Return the receipt of a submission."""
     row = office.store.submission(number)
     facts = (number, row["sha256"] or "", row["bytes"] or 0, row["phase"], row["league"], row["team_name"])
     text = " ".join(map(str, (*facts, row["created"])))
@@ -225,7 +225,7 @@ def receipt(office: ServerContext, number: int) -> Receipt:
 
 
 def only_writer(identity: str) -> threading.Lock:
-    """What whoever changes the bytes of an upload holds meanwhile."""
+    """Return the lock that whoever changes the bytes of an upload holds meanwhile."""
     return _locks.setdefault(identity, threading.Lock())
 
 
@@ -235,12 +235,12 @@ def forget_writer(identity: str) -> None:
 
 
 def quarantine(office: ServerContext, identity: str) -> Path:
-    """Where the bytes of an upload lie until they are taken."""
+    """Return where the bytes of an upload lie until they are taken."""
     return office.folder / "uploads" / f"{identity}.part"
 
 
 def sweep(office: ServerContext) -> int:
-    """The reaper of uploads: those that nobody goes on with expire, checks that died may be made again."""
+    """Expire uploads that nobody goes on with, and let checks that died be made again."""
     hours = office.competition.server.upload_hours
     with office.store.change() as connection:
         dead = (uploads.c.state == "checking", uploads.c.seen < time.time() - LEASE)
@@ -309,7 +309,7 @@ def _set(office: ServerContext, identity: str, expected: str, **values: Any) -> 
 
 
 def own_upload(office: ServerContext, person: Person, action: str, identity: str) -> dict[str, Any]:
-    """The row of an upload that a person may take ``action`` on; to all others it is not there."""
+    """Read the row of an upload that a person may take ``action`` on; to all others it does not exist."""
     permit(person, action)
     rows = office.store.rows(sa.select(uploads).where(uploads.c.id == identity[:32]))
     if not rows:
@@ -339,7 +339,7 @@ class UnfinishedUpload(NamedTuple):
 
 
 def list_uploads(office: ServerContext, person: Person, *, every: bool = False) -> list[UnfinishedUpload]:
-    """One's team's unfinished uploads, the oldest first; ``every``: those of all teams, for organisers."""
+    """List one's team's unfinished uploads, the oldest first; ``every``: those of all teams, for organisers."""
     permit(person, "upload.every" if every else "upload.list")
     which = sa.true() if every else uploads.c.team == person.team
     return _unfinished(office, uploads.c.state.in_(UNFINISHED), which)

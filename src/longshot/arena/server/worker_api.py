@@ -77,7 +77,7 @@ class Stored(NamedTuple):
 
 
 def work_settings(office: ServerContext, person: Person) -> WorkSettings:
-    """The competition's settings without what concerns this machine alone."""
+    """Return the competition's settings without what concerns this machine alone."""
     permit(person, "work.read")
     competition = office.competition
     settings = competition.model_dump(mode="json", exclude={"folder", "database", "server"})
@@ -95,7 +95,7 @@ class Claiming(NamedTuple):
 
 
 def claim_job(office: ServerContext, person: Person, blobs: BlobStore, *, worker: str) -> Claiming:
-    """The oldest waiting run, now this worker's. Nothing is handed out while the disk is full or data are decoded."""
+    """Give the oldest waiting run to this worker; none while the disk is full or data are decoded."""
     permit(person, "work.claim")
     name = worker_name(person, worker)
     competition = office.competition
@@ -137,7 +137,7 @@ def _no_data(error: Exception) -> Refusal:
 def held_claim(
     office: ServerContext, person: Person, action: str, run: int, attempt: int, worker: str
 ) -> Claim:
-    """The claim of a run that this worker holds now; Refusal where it does not, whoever does."""
+    """Return the claim of a run that this worker holds now; raise Refusal where it does not, whoever does."""
     permit(person, action)
     name = worker_name(person, worker)
     query = (
@@ -152,26 +152,26 @@ def held_claim(
 
 
 def beat(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Held:
-    """A sign of life; not held when the run is no longer this worker's: it was cancelled, or another took it over."""
+    """Record a sign of life; not held when the run was cancelled, or another worker took it over."""
     permit(person, "work.write")
     claimed = Claim(run, 0, 0, "", "", attempt)
     return Held(queue.alive(office.store, claimed, worker_name(person, worker)))
 
 
 def archive_blob(office: ServerContext, submission: int) -> Blob:
-    """A submission's archive by its hash; one that was entered as a folder is zipped once."""
+    """Return a submission's archive by its hash; one that was entered as a folder is zipped once."""
     path = _archive(office, submission)
     return Blob("submission.zip", hash_file(path), path.stat().st_size)
 
 
 def archive_file(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
-    """The archive of the submission that this worker runs, and of no other."""
+    """Return the archive of the submission that this worker runs, and of no other."""
     claimed = held_claim(office, person, "work.read", run, attempt, worker)
     return _archive(office, claimed.submission)
 
 
 def answers_file(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
-    """The answers of a run that is scored anew."""
+    """Return the answers of a run that is scored anew."""
     claimed = held_claim(office, person, "work.read", run, attempt, worker)
     path = archive_path(office.competition, claimed.submission) / f"seed-{claimed.seed}" / "answers.jsonl"
     if claimed.kind != "score" or not path.is_file():
@@ -182,7 +182,7 @@ def answers_file(office: ServerContext, person: Person, run: int, *, attempt: in
 def append_log(
     office: ServerContext, person: Person, run: int, *, attempt: int, worker: str, offset: int, data: bytes
 ) -> Stored:
-    """What a run printed since the last time; gives the bytes that are there. Nothing in hidden phases."""
+    """Append what a run printed since the last time; return the bytes that are there. Nothing in hidden phases."""
     claimed = held_claim(office, person, "work.write", run, attempt, worker)
     if office.competition.phase(claimed.phase).logs == "system":
         return Stored(0)
@@ -197,7 +197,7 @@ def append_log(
 def put_file(
     office: ServerContext, person: Person, run: int, *, attempt: int, worker: str, name: str, data: bytes
 ) -> None:
-    """One file that a run wrote; it counts when the run's end is told."""
+    """Store one file that a run wrote; it counts when the run's end is told."""
     claimed = held_claim(office, person, "work.write", run, attempt, worker)
     if name not in FILES:
         raise not_there("file", f"'{one_line(name, 40)}' among those that a run brings back")
@@ -284,14 +284,14 @@ def stop_worker(office: ServerContext, person: Person, *, worker: str, why: str 
 
 
 def worker_name(person: Person, worker: str) -> str:
-    """A worker's name under its token's number: no token can speak for another's worker."""
+    """Put its token's number before a worker's name: no token can speak for another's worker."""
     if not _WORKER.fullmatch(worker):
         raise UserError("A worker's name has 1 to 60 letters, digits, dots, dashes, colons or at-signs.")
     return f"{person.token}/{worker}"
 
 
 def read_scores(path: Path) -> dict[str, Any]:
-    """scores.json of a run as it may be believed: the groups are there and their numbers are finite."""
+    """Read scores.json of a run as it may be believed: the groups are there and their numbers are finite."""
     try:
         scores = json.loads(path.read_text(encoding="utf-8"))
         groups = [scores["overall"], *(group for key in _GROUPS for group in scores[key].values())]
