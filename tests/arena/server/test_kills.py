@@ -113,9 +113,9 @@ def stage(competition: Competition, forks: ForkServer, request: pytest.FixtureRe
         url = postgres.new_database()
         with (folder / "competition.yaml").open("a") as file:
             file.write(f"\ndatabase: {url}\n")
-    office = ServerContext(folder)
-    token = credentials.create_worker_token(office, people.HOST, name="w").token
-    office.close()
+    context = ServerContext(folder)
+    token = credentials.create_worker_token(context, people.HOST, name="w").token
+    context.close()
     opened = Stage(forks, folder, 19500 + os.getpid() % 400, token)
     yield opened
     opened.close()
@@ -123,16 +123,16 @@ def stage(competition: Competition, forks: ForkServer, request: pytest.FixtureRe
 
 def participants(folder: Path, count: int) -> list[str]:
     """Tokens of so many people, each with a team."""
-    office = ServerContext(folder)
+    context = ServerContext(folder)
     made = []
     for number in range(count):
-        code = people.invite(office, people.HOST).code
+        code = people.invite(context, people.HOST).code
         name = f"person {number}"
-        people.register(office, name=name, password=PASSWORD, code=code)
-        person = credentials.by_session(office, people.log_in(office, name=name, password=PASSWORD))
-        people.found_team(office, person, name=f"team {number}")
-        made.append(credentials.create_token(office, person, name="t", scopes=["submit", "read-own"]).token)
-    office.close()
+        people.register(context, name=name, password=PASSWORD, code=code)
+        person = credentials.by_session(context, people.log_in(context, name=name, password=PASSWORD))
+        people.found_team(context, person, name=f"team {number}")
+        made.append(credentials.create_token(context, person, name="t", scopes=["submit", "read-own"]).token)
+    context.close()
     return made
 
 

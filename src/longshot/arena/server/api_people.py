@@ -39,10 +39,10 @@ class Registered(NamedTuple):
 
 def me(call: Call, secret: str | None = None) -> Me:
     """Describe who asks, with their team; ``secret`` is that of a session which has just begun."""
-    office, person, csrf = call.office, call.person, None
+    context, person, csrf = call.context, call.person, None
     if secret is not None:
-        person, csrf = credentials.by_session(office, secret), office.csrf(secret)
-    team = None if person.team is None else people.team(office, person.team)
+        person, csrf = credentials.by_session(context, secret), context.csrf(secret)
+    team = None if person.team is None else people.team(context, person.team)
     return Me(person.role, person.name, sorted(person.scopes), team, csrf)
 
 
@@ -104,34 +104,34 @@ def _line(line: boards.BoardLine) -> str:
 
 
 def _board(call: Call) -> Written:
-    board = boards.board(call.office, call.person, **dict(call.query))
+    board = boards.board(call.context, call.person, **dict(call.query))
     empty = json.dumps(plain(board._replace(lines=[])), allow_nan=False)
     lines = ", ".join(map(_line, board.lines))
     return Written(empty.replace('"lines": []', f'"lines": [{lines}]', 1))
 
 
 def _register(call: Call) -> Registered:
-    account = people.register(call.office, **dict(call.body))
+    account = people.register(call.context, **dict(call.body))
     return Registered(account, account.state == "pending")
 
 
 def _log_in(call: Call) -> Begun:
     if call.person.session is not None:  # another session begins: the old one ends
-        credentials.end_session(call.office, call.person)
-    secret = people.log_in(call.office, name=call.body.name, password=call.body.password)
+        credentials.end_session(call.context, call.person)
+    secret = people.log_in(call.context, name=call.body.name, password=call.body.password)
     return Begun(secret, me(call, secret))
 
 
 def _log_out(call: Call) -> Begun:
     permit(call.person, "session.end")
-    credentials.end_session(call.office, call.person)
+    credentials.end_session(call.context, call.person)
     return Begun(None, None)
 
 
 def _password(call: Call) -> Begun:
     if call.person.via != "session":
         raise Refusal(403, "This is done in the browser: no token may do it.")
-    secret = people.change_password(call.office, call.person, old=call.body.old, new=call.body.new)
+    secret = people.change_password(call.context, call.person, old=call.body.old, new=call.body.new)
     return Begun(secret, me(call, secret))
 
 
@@ -140,7 +140,7 @@ PUBLIC_OPERATIONS = [
         "/competition",
         "competition.read",
         "The competition: phases, leagues, limits, terms.",
-        handle=lambda call: competition_info(call.office),
+        handle=lambda call: competition_info(call.context),
         answer=CompetitionInfo,
     ),
     get(
@@ -252,22 +252,22 @@ class SheetRequest(Record):
     fields: dict[str, str]
 
 
-def read_scores(office: ServerContext, person: Person, number: int, *, seed: int | None) -> dict[str, Any]:
+def read_scores(context: ServerContext, person: Person, number: int, *, seed: int | None) -> dict[str, Any]:
     """Read scores.json of one run, for its team, where scores are shown."""
-    row = own_row(office, person, "submission.read", number)
-    page = submissions.read_submission(office, person, number)
+    row = own_row(context, person, "submission.read", number)
+    page = submissions.read_submission(context, person, number)
     seeds = [run.seed for run in page.runs if run.state == "scored"]
     chosen = seed if seed is not None else (seeds or [0])[0]
-    path = run_folder(office.competition, number, chosen) / "scores.json"
-    if chosen not in seeds or not may_see_score(office, person, row) or not path.is_file():
+    path = run_folder(context.competition, number, chosen) / "scores.json"
+    if chosen not in seeds or not may_see_score(context, person, row) or not path.is_file():
         raise not_there("score", f"of submission {number} to be seen")
     return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
-def read_receipt(office: ServerContext, person: Person, number: int) -> Receipt:
+def read_receipt(context: ServerContext, person: Person, number: int) -> Receipt:
     """Return the receipt of a submission, for its team."""
-    own_row(office, person, "submission.read", number)
-    return uploads.receipt(office, number)
+    own_row(context, person, "submission.read", number)
+    return uploads.receipt(context, number)
 
 
 TEAM_OPERATIONS = [

@@ -62,7 +62,7 @@ def _export(call: Call) -> FileAnswer:
     handle = tempfile.NamedTemporaryFile(prefix="longshot-export-", suffix=".zip", delete=False)  # noqa: SIM115
     handle.close()
     try:
-        path = organising.export(call.office, call.person, Path(handle.name))
+        path = organising.export(call.context, call.person, Path(handle.name))
     except BaseException:
         Path(handle.name).unlink()
         raise
@@ -243,7 +243,7 @@ WORKER_OPERATIONS = [
         "/work/claim",
         "work.claim",
         "The next run.",
-        handle=lambda call: worker_api.claim_job(call.office, call.person, call.blobs, **dict(call.body)),
+        handle=lambda call: worker_api.claim_job(call.context, call.person, call.blobs, **dict(call.body)),
         answer=worker_api.Claiming,
         body=WorkerRequest,
         heavy=True,

@@ -88,12 +88,12 @@ class Swept(NamedTuple):
     carried: int
 
 
-def sweep(office: ServerContext, lease: float | None = None) -> Swept:
+def sweep(context: ServerContext, lease: float | None = None) -> Swept:
     """Do one round over every state that is no end."""
     lease = queue.LEASE if lease is None else lease
-    credentials.write_uses(office)
-    swept_uploads = uploads.sweep(office)
-    with queue.alone(office.store) as connection:
+    credentials.write_uses(context)
+    swept_uploads = uploads.sweep(context)
+    with queue.alone(context.store) as connection:
         silent = (runs.c.state == "running", runs.c.seen < time.time() - lease)
         count = connection.execute(sa.select(sa.func.count()).select_from(runs).where(*silent)).scalar_one()
         queue.revive(connection, lease)
@@ -104,12 +104,12 @@ def sweep(office: ServerContext, lease: float | None = None) -> Swept:
         for number in stuck:
             queue.settle(connection, number, "its runs had ended")
         connection.execute(sessions.delete().where(sessions.c.expires < now()))
-    return Swept(swept_uploads, int(count), len(stuck), _carry_over(office))
+    return Swept(swept_uploads, int(count), len(stuck), _carry_over(context))
 
 
-def _carry_over(office: ServerContext) -> int:
+def _carry_over(context: ServerContext) -> int:
     """Enter the final for those who qualified, where it has begun and the settings say so; each job once."""
-    competition = office.competition
+    competition = context.competition
     begun = competition.final.start is not None and any(
         phase.name == competition.final.name and phase.state == "open"
         for phase in entry_rules.timetable(competition)
@@ -120,9 +120,9 @@ def _carry_over(office: ServerContext) -> int:
         submissions.c.phase == competition.qualifying.name,
         submissions.c.state.in_(("queued", "running")),
     )
-    if office.store.rows(sa.select(submissions.c.id).where(*going).limit(1)):
+    if context.store.rows(sa.select(submissions.c.id).where(*going).limit(1)):
         return 0  # the last feedback submissions may still change who qualifies
-    return sum(row.get("final") is not None for row in ranking.enter_final(competition, office.store))
+    return sum(row.get("final") is not None for row in ranking.enter_final(competition, context.store))
 
 
 class Reaper(threading.Thread):
@@ -130,13 +130,13 @@ class Reaper(threading.Thread):
 
     Parameters
     ----------
-    office : Office
+    context : ServerContext
         The competition.
     """
 
-    def __init__(self, office: ServerContext, every: float = EVERY) -> None:
+    def __init__(self, context: ServerContext, every: float = EVERY) -> None:
         super().__init__(name="longshot-reaper", daemon=True)
-        self.office, self.every, self.end = office, every, threading.Event()
+        self.context, self.every, self.end = context, every, threading.Event()
 
     def run(self) -> None:
         """Run sweeps until the end. After a time without the database, or at the start, leases begin anew."""
@@ -144,10 +144,10 @@ class Reaper(threading.Thread):
         while not self.end.wait(self.every):
             try:
                 if away:
-                    with queue.alone(self.office.store) as connection:
+                    with queue.alone(self.context.store) as connection:
                         queue.grace(connection)
                     away = False
-                sweep(self.office)
+                sweep(self.context)
             except Exception as error:  # the database restarts: the next round may get through
                 away = True
                 if not isinstance(error, sa.exc.OperationalError):
@@ -195,7 +195,7 @@ class BuiltServer(NamedTuple):
     """The application behind its guard, what it shows, and how to stop what belongs to it."""
 
     app: App
-    office: ServerContext
+    context: ServerContext
     stop: Callable[[], None]
 
 
@@ -208,20 +208,20 @@ def build_server(
     sweep_every: float = EVERY,
 ) -> BuiltServer:
     """Build the application of the competition in ``folder``."""
-    office = ServerContext(folder)
-    front = Front(office, rates)
+    context = ServerContext(folder)
+    front = Front(context, rates)
     app = Starlette(
         exception_handlers={404: _absent, 405: _absent, 500: lambda _, error: problem(as_refusal(error))}
     )
     app.routes.extend([*api_routes(front), *page_routes(front)])
-    reaper = Reaper(office, sweep_every)
+    reaper = Reaper(context, sweep_every)
     reaper.start()
 
     def stop() -> None:
         reaper.stop()
-        office.close()
+        context.close()
 
-    return BuiltServer(Guard(app, hosts, any_address=any_address, writes=True), office, stop)
+    return BuiltServer(Guard(app, hosts, any_address=any_address, writes=True), context, stop)
 
 
 def api_routes(front: Front) -> list[BaseRoute]:
@@ -232,7 +232,7 @@ def api_routes(front: Front) -> list[BaseRoute]:
     ]
 
     def description(_: Request) -> Response:
-        text = json.dumps(openapi_document(OPERATIONS, front.office.competition.title))
+        text = json.dumps(openapi_document(OPERATIONS, front.context.competition.title))
         return Response(text, media_type="application/json")
 
     return [*routes, Route(f"{PREFIX}/openapi.json", description, methods=["GET"])]

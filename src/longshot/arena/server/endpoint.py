@@ -110,19 +110,19 @@ class Front:
 
     Parameters
     ----------
-    office : Office
+    context : ServerContext
         The competition.
     rates : Rates
         How often anybody may ask.
     """
 
-    def __init__(self, office: ServerContext, rates: Rates | None = None) -> None:
+    def __init__(self, context: ServerContext, rates: Rates | None = None) -> None:
         self.rates = rates or Rates()
-        self.office, self.blobs = office, BlobStore(office.folder)
+        self.context, self.blobs = context, BlobStore(context.folder)
         self.slow = CapacityLimiter(SLOW)
         self.addresses = Buckets("requests from your address", self.rates.clock)
         self.accounts = Buckets("requests of yours", self.rates.clock)
-        self.logins = Logins(lambda: office.competition.server, self.rates.logins, self.rates.clock)
+        self.logins = Logins(lambda: context.competition.server, self.rates.logins, self.rates.clock)
 
     def person(self, request: Request) -> Person:
         """Identify who asks: a visitor where nothing is brought; raise Refusal where a token is wrong."""
@@ -133,9 +133,9 @@ class Front:
             scheme, _, token = bearer.partition(" ")
             if scheme.lower() != "bearer" or not token.strip():
                 raise Refusal(401, "The authorisation is no 'Bearer TOKEN'.")
-            person = credentials.by_token(self.office, token.strip())
+            person = credentials.by_token(self.context, token.strip())
         elif secret:
-            person = credentials.by_session(self.office, secret)
+            person = credentials.by_session(self.context, secret)
         else:
             person = VISITOR
         if person.via:
@@ -146,7 +146,7 @@ class Front:
         """Raise Refusal where a session changes something without the token that its own pages have."""
         if person.via != "session" or request.method not in _UNSAFE:
             return
-        expected = self.office.csrf(cookie(request) or "")
+        expected = self.context.csrf(cookie(request) or "")
         if brought is None or not hmac.compare_digest(brought.encode(), expected.encode()):
             raise Refusal(403, "The form is not one of your session", "load the page again")
 
@@ -193,14 +193,14 @@ async def _answer(front: Front, operation: Operation, request: Request) -> Respo
         person, query = admitted or _admit(front, operation, request)
         tag = ""
         if operation.steady:
-            tag = f'"{front.office.tag(person, request.url.path, request.url.query)}"'
+            tag = f'"{front.context.tag(person, request.url.path, request.url.query)}"'
             if request.headers.get("if-none-match") == tag:
                 return Response(status_code=304, headers={"etag": tag, "cache-control": "no-store"})
         path = dict(request.path_params)
         if any(isinstance(value, int) and value >= 2**31 for value in path.values()):
             raise Refusal(404, "There is nothing of that number here.")
         with counted:
-            answer = operation.call(Call(front.office, front.blobs, person, path, query, body, data))
+            answer = operation.call(Call(front.context, front.blobs, person, path, query, body, data))
         response = _response(operation, answer)
         if tag:
             response.headers["etag"] = tag

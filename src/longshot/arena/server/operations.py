@@ -34,7 +34,7 @@ class Query(Record):
 class Call:
     """One request, after it was looked at."""
 
-    office: ServerContext
+    context: ServerContext
     blobs: BlobStore
     person: Person
     path: Mapping[str, Any] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Operation:
         sent = {**call.path, **dict(call.query or ()), **dict(call.body or ()), **self.fixed}
         if call.data is not None:
             sent["data"] = call.data
-        return self.service(call.office, call.person, **sent)
+        return self.service(call.context, call.person, **sent)
 
     @property
     def name(self) -> str:

@@ -65,9 +65,9 @@ class PageRequest:
     site: str = ""  # the server's address as the reader has it, without a slash at its end
 
     @property
-    def office(self) -> ServerContext:
+    def context(self) -> ServerContext:
         """Return the competition's context."""
-        return self.front.office
+        return self.front.context
 
     def do(
         self,
@@ -76,7 +76,7 @@ class PageRequest:
         **named: _P.kwargs,
     ) -> _T:
         """Call a service for whoever asks."""
-        return service(self.office, self.person, *values, **named)
+        return service(self.context, self.person, *values, **named)
 
 
 class Move(NamedTuple):
@@ -101,7 +101,7 @@ def with_person(page_request: PageRequest, request: Request) -> PageRequest:
     return replace(
         page_request,
         person=person,
-        csrf=front.office.csrf(secret) if secret else "",
+        csrf=front.context.csrf(secret) if secret else "",
         path=dict(request.path_params),
         query=dict(request.query_params),
     )
@@ -162,7 +162,7 @@ def page(
     *,
     counts: Sequence[str] = (),
     problem: str = "",
-    **context: Any,
+    **values: Any,
 ) -> str:
     """Make a page of ``templates/<template>.html.j2``.
 
@@ -178,7 +178,7 @@ def page(
         What it is about, in a few words each.
     problem : str
         One sentence about a form that was sent.
-    **context
+    **values
         What the template shows.
     """
     person = request.person
@@ -196,7 +196,7 @@ def page(
         .get_template(f"{template}.html.j2")
         .render(
             title=title,
-            competition=request.office.competition.title,
+            competition=request.context.competition.title,
             counts=list(counts),
             tabs=tabs,
             person=person,
@@ -205,7 +205,7 @@ def page(
             form=request.form,
             site=request.site,
             **absent,
-            **context,
+            **values,
         )
     )
     return without_unseen(text)
@@ -225,13 +225,13 @@ def show(front: Front, path: str, action: str, make: Shown, *, steady: bool = Fa
             permit(page_request.person, action)
             if not steady:
                 return answered(make(page_request))
-            tag = f'"{front.office.tag(page_request.person, page_request.here, page_request.csrf)}"'
+            tag = f'"{front.context.tag(page_request.person, page_request.here, page_request.csrf)}"'
             if request.headers.get("if-none-match") == tag:
                 return Response(status_code=304, headers={"etag": tag, "cache-control": "no-store"})
             if page_request.person.via or page_request.query:
                 made = make(page_request)
             else:  # the same for every visitor
-                made = front.office.memory.kept(page_request.here, tag, lambda: make(page_request))
+                made = front.context.memory.kept(page_request.here, tag, lambda: make(page_request))
             response = answered(made)
             response.headers["etag"] = tag
             return response

@@ -34,7 +34,7 @@ def person_routes(front: Front) -> list[BaseRoute]:
 def registering(request: PageRequest, problem: str = "") -> str:
     """Show the form for a new account; an invitation brings its code in the address."""
     code = request.form.get("code") or request.query.get("code", "")
-    info = competition_info(request.office)
+    info = competition_info(request.context)
     return page(
         request,
         "register",
@@ -51,7 +51,7 @@ def register(request: PageRequest) -> str | Move:
     """Make an account; whoever needs no approval is signed in at once."""
     password = request.form.get("password", "")
     made = people.register(
-        request.office,
+        request.context,
         name=form_field(request, "name"),
         password=password,
         code=form_field(request, "code") or None,
@@ -59,7 +59,7 @@ def register(request: PageRequest) -> str | Move:
     )
     if made.state != "active":
         return page(request, "waiting", "Thank you", name=made.name)
-    return Move("/team", people.log_in(request.office, name=made.name, password=password))
+    return Move("/team", people.log_in(request.context, name=made.name, password=password))
 
 
 def signing_in(request: PageRequest, problem: str = "") -> str:
@@ -71,7 +71,7 @@ def signing_in(request: PageRequest, problem: str = "") -> str:
 def sign_in(request: PageRequest) -> Move:
     """Begin a session."""
     password = request.form.get("password", "")
-    secret = people.log_in(request.office, name=form_field(request, "name"), password=password)
+    secret = people.log_in(request.context, name=form_field(request, "name"), password=password)
     return Move(_own_page(request.form.get("next", "/")), secret)
 
 
@@ -152,7 +152,7 @@ def team(request: PageRequest, problem: str = "", invitation: people.Invitation 
         request,
         "team",
         own.name if own else "Your team",
-        counts=[f"{len(own.members)} of {request.office.competition.server.team_size} members"]
+        counts=[f"{len(own.members)} of {request.context.competition.server.team_size} members"]
         if own
         else (),
         problem=problem,
@@ -221,8 +221,8 @@ def public_routes(front: Front) -> list[BaseRoute]:
 
 def home(request: PageRequest, problem: str = "") -> str:
     """Show phases, what may be sent, announcements, and how busy the workers are."""
-    office, person = request.office, request.person
-    info = competition_info(office)
+    context, person = request.context, request.person
+    info = competition_info(context)
     member = person.team is not None
     return page(
         request,
@@ -231,28 +231,28 @@ def home(request: PageRequest, problem: str = "") -> str:
         problem=problem,
         counts=[count(info.phases, "phase"), f"leagues: {', '.join(info.leagues)}"],
         info=info,
-        limits={phase.name: phase.limits for phase in office.competition.phases},
+        limits={phase.name: phase.limits for phase in context.competition.phases},
         announcements=request.do(organising.list_announcements),
         queue=request.do(boards.queue_state),
-        notes=entry_rules.undated(office.competition) if person.role == "organiser" else [],
+        notes=entry_rules.undated(context.competition) if person.role == "organiser" else [],
         allowances=request.do(submissions.allowances) if member else [],
     )
 
 
 def terms(request: PageRequest, problem: str = "") -> str:
     """Show the terms that whoever registers agrees to."""
-    return page(request, "text", "Terms", text=competition_info(request.office).terms)
+    return page(request, "text", "Terms", text=competition_info(request.context).terms)
 
 
 def rules(request: PageRequest, problem: str = "") -> str:
     """Show the rules of the competition."""
-    return page(request, "text", "Rules", text=competition_info(request.office).rules)
+    return page(request, "text", "Rules", text=competition_info(request.context).rules)
 
 
 def board(request: PageRequest, problem: str = "") -> str:
     """Show the leaderboard of a phase and league, and how the teams' scores went."""
-    office = request.office
-    info = competition_info(office)
+    context = request.context
+    info = competition_info(context)
     choice = {name: request.query.get(name) or None for name in ("phase", "league", "by")}
     table = request.do(boards.board, **choice)
     steps = request.do(boards.progress, phase=table.phase, league=table.league)

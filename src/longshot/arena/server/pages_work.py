@@ -36,9 +36,9 @@ def submission_routes(front: Front) -> list[BaseRoute]:
 
 def submit(request: PageRequest, problem: str = "") -> str:
     """Show where a file is chosen; the script sends it in pieces through the API, a browser without it in one."""
-    office = request.office
+    context = request.context
     team = request.do(own_team)
-    info = competition_info(office)
+    info = competition_info(context)
     return page(
         request,
         "submit",
@@ -108,10 +108,10 @@ def listed(request: PageRequest, problem: str = "") -> str:
 
 def submission(request: PageRequest, problem: str = "") -> str:
     """Show what became of a submission: runs, log, receipt, fact sheet."""
-    office = request.office
+    context = request.context
     identity = form_number(request, "number")
     view = request.do(submissions.read_submission, identity)
-    info = competition_info(office)
+    info = competition_info(context)
     return page(
         request,
         "submission",
@@ -120,7 +120,7 @@ def submission(request: PageRequest, problem: str = "") -> str:
         problem=problem,
         view=view,
         log=request.do(submissions.tail, identity),
-        receipt=uploads.receipt(office, identity) if view.submission.sha256 else None,
+        receipt=uploads.receipt(context, identity) if view.submission.sha256 else None,
         fields=[(name, FACT_FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
 
@@ -300,7 +300,7 @@ def scores(request: PageRequest, problem: str = "", entries: list[object] | None
         "scores",
         "Scores",
         problem=problem,
-        info=competition_info(request.office),
+        info=competition_info(request.context),
         rescorings=request.do(organising.rescorings),
         entries=entries,
     )
@@ -354,7 +354,7 @@ def audit(request: PageRequest, problem: str = "") -> str:
     return _organiser(request, "audit", "Audit log", problem=problem, lines=lines, older=older)
 
 
-def _organiser(request: PageRequest, template: str, title: str, **context: object) -> str:
+def _organiser(request: PageRequest, template: str, title: str, **values: object) -> str:
     path = request.here.partition("?")[0]
     places = [(name, address, path == address) for address, name in _TABS]
-    return page(request, f"organise_{template}", title, places=places, **context)  # type: ignore[arg-type]
+    return page(request, f"organise_{template}", title, places=places, **values)  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ class WorkSettings(NamedTuple):
     requirements: str
 
 
-class Held(NamedTuple):
+class StillHeld(NamedTuple):
     """Whether a run is this worker's."""
 
     held: bool
@@ -76,15 +76,15 @@ class Stored(NamedTuple):
     bytes: int
 
 
-def work_settings(office: ServerContext, person: Person) -> WorkSettings:
+def work_settings(context: ServerContext, person: Person) -> WorkSettings:
     """Return the competition's settings without what concerns this machine alone."""
     permit(person, "work.read")
-    competition = office.competition
+    competition = context.competition
     settings = competition.model_dump(mode="json", exclude={"folder", "database", "server"})
     settings["datasets"] = dict.fromkeys(competition.datasets, "blob")
-    file = office.folder / competition.requirements if competition.requirements else None
+    file = context.folder / competition.requirements if competition.requirements else None
     requirements = file.read_text(encoding="utf-8") if file is not None and file.is_file() else ""
-    return WorkSettings(office.id, settings, requirements)
+    return WorkSettings(context.id, settings, requirements)
 
 
 class Claiming(NamedTuple):
@@ -94,15 +94,15 @@ class Claiming(NamedTuple):
     wait: str | None = None  # why a run that waits is not handed out yet
 
 
-def claim_job(office: ServerContext, person: Person, blobs: BlobStore, *, worker: str) -> Claiming:
+def claim_job(context: ServerContext, person: Person, blobs: BlobStore, *, worker: str) -> Claiming:
     """Give the oldest waiting run to this worker; none while the disk is full or data are decoded."""
     permit(person, "work.claim")
     name = worker_name(person, worker)
-    competition = office.competition
+    competition = context.competition
     try:
-        office.room()
+        context.room()
         waiting = sa.select(submissions.c.phase).join(runs, runs.c.submission == submissions.c.id).distinct()
-        names = {row["phase"] for row in office.store.rows(waiting.where(runs.c.state == "queued"))}
+        names = {row["phase"] for row in context.store.rows(waiting.where(runs.c.state == "queued"))}
         ready = blobs.ready(competition, [phase for phase in competition.phases if phase.name in names])
         why = None if ready else "the competition's images are being decoded"
     except Refusal as error:
@@ -110,22 +110,22 @@ def claim_job(office: ServerContext, person: Person, blobs: BlobStore, *, worker
     except (UserError, OSError) as error:
         raise _no_data(error) from error
     if why is not None:
-        with office.store.change() as connection:
+        with context.store.change() as connection:
             queue.sign(connection, name, "paused", why)
         return Claiming(None, why)
-    claimed = queue.claim(office.store, name, math.inf)  # who is silent is the reaper's to judge
+    claimed = queue.claim(context.store, name, math.inf)  # who is silent is the reaper's to judge
     if claimed is None:
         return Claiming(None)
     try:
         files = blobs.files(competition, competition.phase(claimed.phase), claimed.seed, claimed.submission)
-        archive = archive_blob(office, claimed.submission)
+        archive = archive_blob(context, claimed.submission)
         return Claiming(Job(*claimed, queue.LEASE, archive, files))
     except (UserError, OSError) as error:
         line = f"its data could not be handed out: {error}"
-        queue.release(office.store, claimed, name, one_line(line), counted=False)
+        queue.release(context.store, claimed, name, one_line(line), counted=False)
         raise _no_data(error) from error
     except BaseException:
-        queue.release(office.store, claimed, name, "the server was stopped", counted=False)
+        queue.release(context.store, claimed, name, "the server was stopped", counted=False)
         raise
 
 
@@ -135,7 +135,7 @@ def _no_data(error: Exception) -> Refusal:
 
 
 def held_claim(
-    office: ServerContext, person: Person, action: str, run: int, attempt: int, worker: str
+    context: ServerContext, person: Person, action: str, run: int, attempt: int, worker: str
 ) -> Claim:
     """Return the claim of a run that this worker holds now; raise Refusal where it does not, whoever does."""
     permit(person, action)
@@ -145,48 +145,48 @@ def held_claim(
         .join(submissions, submissions.c.id == runs.c.submission)
         .where(runs.c.id == run, runs.c.attempt == attempt, runs.c.worker == name, runs.c.state == "running")
     )
-    rows = office.store.rows(query) if 0 < run < 2**31 else []
+    rows = context.store.rows(query) if 0 < run < 2**31 else []
     if not rows:
         raise Refusal(409, "The run is not this worker's (any more).")
     return filled(Claim, rows[0], run=run)
 
 
-def beat(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Held:
+def beat(context: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> StillHeld:
     """Record a sign of life; not held when the run was cancelled, or another worker took it over."""
     permit(person, "work.write")
     claimed = Claim(run, 0, 0, "", "", attempt)
-    return Held(queue.alive(office.store, claimed, worker_name(person, worker)))
+    return StillHeld(queue.alive(context.store, claimed, worker_name(person, worker)))
 
 
-def archive_blob(office: ServerContext, submission: int) -> Blob:
+def archive_blob(context: ServerContext, submission: int) -> Blob:
     """Return a submission's archive by its hash; one that was entered as a folder is zipped once."""
-    path = _archive(office, submission)
+    path = _archive(context, submission)
     return Blob("submission.zip", hash_file(path), path.stat().st_size)
 
 
-def archive_file(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
+def archive_file(context: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
     """Return the archive of the submission that this worker runs, and of no other."""
-    claimed = held_claim(office, person, "work.read", run, attempt, worker)
-    return _archive(office, claimed.submission)
+    claimed = held_claim(context, person, "work.read", run, attempt, worker)
+    return _archive(context, claimed.submission)
 
 
-def answers_file(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
+def answers_file(context: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
     """Return the answers of a run that is scored anew."""
-    claimed = held_claim(office, person, "work.read", run, attempt, worker)
-    path = archive_path(office.competition, claimed.submission) / f"seed-{claimed.seed}" / "answers.jsonl"
+    claimed = held_claim(context, person, "work.read", run, attempt, worker)
+    path = archive_path(context.competition, claimed.submission) / f"seed-{claimed.seed}" / "answers.jsonl"
     if claimed.kind != "score" or not path.is_file():
         raise not_there("file", "of answers")
     return path
 
 
 def append_log(
-    office: ServerContext, person: Person, run: int, *, attempt: int, worker: str, offset: int, data: bytes
+    context: ServerContext, person: Person, run: int, *, attempt: int, worker: str, offset: int, data: bytes
 ) -> Stored:
     """Append what a run printed since the last time; return the bytes that are there. Nothing in hidden phases."""
-    claimed = held_claim(office, person, "work.write", run, attempt, worker)
-    if office.competition.phase(claimed.phase).logs == "system":
+    claimed = held_claim(context, person, "work.write", run, attempt, worker)
+    if context.competition.phase(claimed.phase).logs == "system":
         return Stored(0)
-    path = live_log(archive_path(office.competition, claimed.submission), claimed.seed, attempt)
+    path = live_log(archive_path(context.competition, claimed.submission), claimed.seed, attempt)
     size = path.stat().st_size if path.is_file() else 0
     if offset != size or size >= LIVE:
         return Stored(size)
@@ -195,15 +195,15 @@ def append_log(
 
 
 def put_file(
-    office: ServerContext, person: Person, run: int, *, attempt: int, worker: str, name: str, data: bytes
+    context: ServerContext, person: Person, run: int, *, attempt: int, worker: str, name: str, data: bytes
 ) -> None:
     """Store one file that a run wrote; it counts when the run's end is told."""
-    claimed = held_claim(office, person, "work.write", run, attempt, worker)
+    claimed = held_claim(context, person, "work.write", run, attempt, worker)
     if name not in FILES:
         raise not_there("file", f"'{one_line(name, 40)}' among those that a run brings back")
     if len(data) > FILES[name]:
         raise Refusal(413, f"The file {name} has {len(data):,} bytes, at most {FILES[name]:,} are allowed.")
-    folder = _attempt_folder(office, claimed)
+    folder = _attempt_folder(context, claimed)
     folder.mkdir(exist_ok=True, mode=0o700)
     target = folder / name
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".incoming-", delete=False) as out:
@@ -213,7 +213,7 @@ def put_file(
 
 
 def finish_job(
-    office: ServerContext,
+    context: ServerContext,
     person: Person,
     run: int,
     *,
@@ -221,18 +221,18 @@ def finish_job(
     worker: str,
     duration: float,
     reason: str | None,
-) -> Held:
+) -> StillHeld:
     """Record the end of a run, once; told again, it is held still. The score is read from scores.json."""
     permit(person, "work.write")
     name = worker_name(person, worker)
     done = (runs.c.id == run, runs.c.attempt == attempt, runs.c.worker == name)
     ended = sa.select(runs.c.id).where(*done, runs.c.state.in_(("scored", "failed")))
-    if office.store.rows(ended):
-        return Held(True)
-    claimed = held_claim(office, person, "work.write", run, attempt, worker)
-    folder = _attempt_folder(office, claimed)
+    if context.store.rows(ended):
+        return StillHeld(True)
+    claimed = held_claim(context, person, "work.write", run, attempt, worker)
+    folder = _attempt_folder(context, claimed)
     folder.mkdir(exist_ok=True, mode=0o700)
-    final = archive_path(office.competition, claimed.submission) / f"seed-{claimed.seed}"
+    final = archive_path(context.competition, claimed.submission) / f"seed-{claimed.seed}"
     score, half = None, None
     if reason is None:
         scores = read_scores(folder / "scores.json")
@@ -254,7 +254,7 @@ def finish_job(
             live.unlink(missing_ok=True)
 
     recorded = queue.finish(
-        office.store,
+        context.store,
         claimed,
         name,
         score=score,
@@ -263,22 +263,22 @@ def finish_job(
         reason=None if reason is None else readable(reason)[:8000],
         publish=publish,
     )
-    return Held(recorded)
+    return StillHeld(recorded)
 
 
 def release_job(
-    office: ServerContext, person: Person, run: int, *, attempt: int, worker: str, why: str, counted: bool
+    context: ServerContext, person: Person, run: int, *, attempt: int, worker: str, why: str, counted: bool
 ) -> None:
     """Give an unfinished run back; ``counted``: this attempt failed by the platform's fault."""
-    claimed = held_claim(office, person, "work.write", run, attempt, worker)
-    queue.release(office.store, claimed, worker_name(person, worker), one_line(why), counted=counted)
-    shutil.rmtree(_attempt_folder(office, claimed), ignore_errors=True)
+    claimed = held_claim(context, person, "work.write", run, attempt, worker)
+    queue.release(context.store, claimed, worker_name(person, worker), one_line(why), counted=counted)
+    shutil.rmtree(_attempt_folder(context, claimed), ignore_errors=True)
 
 
-def stop_worker(office: ServerContext, person: Person, *, worker: str, why: str = "") -> None:
+def stop_worker(context: ServerContext, person: Person, *, worker: str, why: str = "") -> None:
     """Note that a worker ends by itself, or why it pauses."""
     permit(person, "work.write")
-    with office.store.change() as connection:
+    with context.store.change() as connection:
         own = workers.update().where(workers.c.name == worker_name(person, worker))
         connection.execute(own.values(state="paused" if why else "stopped", why=one_line(why) or None))
 
@@ -313,13 +313,13 @@ def read_scores(path: Path) -> dict[str, Any]:
 _GROUPS = ("by_dataset", "by_ways", "by_shots")
 
 
-def _attempt_folder(office: ServerContext, claimed: Claim) -> Path:
-    folder = archive_path(office.competition, claimed.submission)
+def _attempt_folder(context: ServerContext, claimed: Claim) -> Path:
+    folder = archive_path(context.competition, claimed.submission)
     return folder / f"seed-{claimed.seed}.{claimed.run}-{claimed.attempt}"
 
 
-def _archive(office: ServerContext, submission: int) -> Path:
-    folder = archive_path(office.competition, submission)
+def _archive(context: ServerContext, submission: int) -> Path:
+    folder = archive_path(context.competition, submission)
     path = folder / "submission.zip"
     tree = folder / "submission"
     if path.is_file() or not tree.is_dir():
