@@ -384,7 +384,7 @@ def test_a_full_disk_lets_things_wait_and_fails_nothing(context: ServerContext) 
     assert caught.value.status == 503 and caught.value.retry
     token = credentials.create_worker_token(context, people.HOST, name="w")
     worker = credentials.by_token(context, token.token)
-    claiming = worker_api.claim_job(context, worker, BlobStore(context.folder), worker="w")
+    claiming = worker_api.claim_job(context, worker, worker="w")
     assert claiming.job is None and "free disk" in str(claiming.wait)
     state = boards.queue_state(context, Person())
     assert [(each.state, "free disk" in str(each.why)) for each in state.workers] == [("paused", True)]

@@ -268,8 +268,9 @@ class CompetitionInfo(NamedTuple):
     now: dt.datetime  # the server's clock
 
 
-def competition_info(context: ServerContext) -> CompetitionInfo:
-    """Return what everybody may know of a competition."""
+def competition_info(context: ServerContext, person: Person) -> CompetitionInfo:
+    """Return what everybody may know of a competition: phases, leagues, limits, terms."""
+    permit(person, "competition.read")
     competition = context.competition
     moment = dt.datetime.now(dt.UTC)
     listed = zip(entry_rules.timetable(competition, moment), competition.phases, strict=True)

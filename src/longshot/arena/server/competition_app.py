@@ -28,13 +28,12 @@ from longshot.arena import entry_rules, queue, ranking
 from longshot.arena.database_tables import ENDED, now, runs, sessions, submissions
 from longshot.arena.policy import Refusal
 from longshot.arena.server import credentials, uploads
-from longshot.arena.server.api_people import PUBLIC_OPERATIONS, TEAM_OPERATIONS
-from longshot.arena.server.api_staff import ORGANISER_OPERATIONS, WORKER_OPERATIONS
+from longshot.arena.server.api_staff import OPERATIONS
 from longshot.arena.server.endpoint import Front, api_endpoint, as_refusal, problem
-from longshot.arena.server.operations import PREFIX, Operation, openapi_document
+from longshot.arena.server.operations import PREFIX, openapi_document
 from longshot.arena.server.page_rendering import PageRequest, asset_routes, show
-from longshot.arena.server.pages_people import person_routes, public_routes, team_routes
-from longshot.arena.server.pages_work import organiser_routes, submission_routes
+from longshot.arena.server.pages_people import PEOPLE_PAGES
+from longshot.arena.server.pages_work import WORK_PAGES
 from longshot.arena.server.rate_limits import Rates
 from longshot.arena.server.server_context import ServerContext
 from longshot.explorer import App, Guard
@@ -161,11 +160,10 @@ class Reaper(threading.Thread):
 
 def page_routes(front: Front) -> list[BaseRoute]:
     """List every page and form there is."""
-    groups = (public_routes, person_routes, team_routes, submission_routes, organiser_routes)
-    unknown = show(front, "/", "competition.read", nothing)
+    unknown = show("/", "competition.read", nothing)(front)
     return [
         *asset_routes(),
-        *(route for routes in groups for route in routes(front)),
+        *(route(front) for route in (*PEOPLE_PAGES, *WORK_PAGES)),
         Elsewhere("/{path:path}", unknown.endpoint, methods=["GET"]),
     ]
 
@@ -181,14 +179,6 @@ class Elsewhere(Route):
 def nothing(request: PageRequest, problem: str = "") -> str:
     """Render the page of an address that has none."""
     raise Refusal(404, "There is nothing at this address.")
-
-
-OPERATIONS: list[Operation] = [
-    *PUBLIC_OPERATIONS,
-    *TEAM_OPERATIONS,
-    *WORKER_OPERATIONS,
-    *ORGANISER_OPERATIONS,
-]
 
 
 class BuiltServer(NamedTuple):

@@ -21,7 +21,7 @@ from sqlalchemy.engine import Connection
 from longshot.arena.database_tables import accounts, filled, in_future, members, now, sessions, tokens
 from longshot.arena.entry_rules import tidy
 from longshot.arena.policy import OF_ROLE, SCOPES, VISITOR, Person, Refusal, Scope, not_there, permit
-from longshot.arena.server.server_context import ServerContext, record
+from longshot.arena.server.server_context import Line, ServerContext, record
 from longshot.base import UserError
 
 PREFIX = "longshot_"  # tokens are recognised where they should not be, as in a repository
@@ -147,7 +147,7 @@ def write_uses(context: ServerContext) -> None:
 
 
 def create_token(
-    context: ServerContext, person: Person, *, name: str, scopes: Sequence[str], days: int | None = None
+    context: ServerContext, person: Person, *, name: Line, scopes: tuple[Line, ...], days: int | None = None
 ) -> NewToken:
     """Make a token for the command line; its secret is shown once.
 
@@ -168,7 +168,7 @@ def create_token(
 
 
 def create_worker_token(
-    context: ServerContext, person: Person, *, name: str, days: int | None = None
+    context: ServerContext, person: Person, *, name: Line, days: int | None = None
 ) -> NewToken:
     """Make a token for a machine that runs submissions: it belongs to no account and has the scope ``work``."""
     permit(person, "worker.token")

@@ -23,10 +23,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 
-from longshot.arena.competition_data import BlobStore
 from longshot.arena.policy import VISITOR, Person, Refusal, permit
 from longshot.arena.server import credentials
-from longshot.arena.server.operations import PROBLEM, Begun, Call, FileAnswer, Operation, Written, plain
+from longshot.arena.server.operations import PROBLEM, Begun, FileAnswer, Operation, Written, plain
 from longshot.arena.server.rate_limits import Attempt, Buckets, Logins, Rates, network
 from longshot.arena.server.server_context import ServerContext
 from longshot.base import UserError, read_record
@@ -118,7 +117,7 @@ class Front:
 
     def __init__(self, context: ServerContext, rates: Rates | None = None) -> None:
         self.rates = rates or Rates()
-        self.context, self.blobs = context, BlobStore(context.folder)
+        self.context = context
         self.slow = CapacityLimiter(SLOW)
         self.addresses = Buckets("requests from your address", self.rates.clock)
         self.accounts = Buckets("requests of yours", self.rates.clock)
@@ -199,8 +198,11 @@ async def _answer(front: Front, operation: Operation, request: Request) -> Respo
         path = dict(request.path_params)
         if any(isinstance(value, int) and value >= 2**31 for value in path.values()):
             raise Refusal(404, "There is nothing of that number here.")
+        sent = {**path, **dict(query or ()), **dict(body or ()), **operation.fixed}
+        if data is not None:
+            sent["data"] = data
         with counted:
-            answer = operation.call(Call(front.context, front.blobs, person, path, query, body, data))
+            answer = operation.service(front.context, person, **sent)
         response = _response(operation, answer)
         if tag:
             response.headers["etag"] = tag

@@ -31,7 +31,7 @@ from longshot.arena.local_competition import FinalEntry, final_entries
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.server import worker_api
 from longshot.arena.server.boards import find_phase
-from longshot.arena.server.server_context import ServerContext, record
+from longshot.arena.server.server_context import RowNumber, ServerContext, record
 from longshot.arena.server.submissions import SubmissionView, own_row, read_submission
 from longshot.arena.settings import FILE
 from longshot.arena.store import note, read_secret
@@ -285,7 +285,7 @@ def pause(context: ServerContext, person: Person, *, why: str | None) -> None:
 
 
 def audit_log(
-    context: ServerContext, person: Person, *, before: int | None = None, limit: int = 100
+    context: ServerContext, person: Person, *, before: RowNumber | None = None, limit: int = 100
 ) -> list[AuditLine]:
     """List what was done, newest first; ``before`` is the number a page ends at."""
     permit(person, "audit.read")

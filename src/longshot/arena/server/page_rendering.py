@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from anyio import to_thread
@@ -24,6 +24,7 @@ from starlette.routing import BaseRoute, Route
 
 from longshot.arena.inside.wire import one_line
 from longshot.arena.policy import Person, permit
+from longshot.arena.server.api_staff import OPERATIONS
 from longshot.arena.server.endpoint import (
     Front,
     SentFile,
@@ -37,7 +38,7 @@ from longshot.arena.server.endpoint import (
     status_of,
 )
 from longshot.arena.server.server_context import ServerContext
-from longshot.base import UserError
+from longshot.base import UserError, read_record
 from longshot.explorer import TEMPLATES as EXPLORER_TEMPLATES
 from longshot.explorer import ago, human_bytes, without_unseen
 from longshot.reports import frame
@@ -149,6 +150,9 @@ TEMPLATES = Path(__file__).with_name("templates")
 _ASSETS = {"competition.css": "text/css; charset=utf-8", "competition.js": "text/javascript; charset=utf-8"}
 
 
+PageRoute: TypeAlias = Callable[["Front"], Route]
+
+
 class Shown(Protocol):
     """A page that can also show what was wrong with a form of its own."""
 
@@ -211,14 +215,14 @@ def page(
     return without_unseen(text)
 
 
-def show(front: Front, path: str, action: str, make: Shown, *, steady: bool = False) -> Route:
+def show(path: str, action: str, make: Shown, *, steady: bool = False) -> PageRoute:
     """Route a page that shows something and changes nothing.
 
     ``steady``: it follows from submissions, people and settings alone, and a script that brings its tag hears whether
     it is still the same without its being made.
     """
 
-    def answer(request: Request) -> Response:
+    def answer(front: Front, request: Request) -> Response:
         page_request = begun(front, request)
         try:
             page_request = with_person(page_request, request)
@@ -241,14 +245,10 @@ def show(front: Front, path: str, action: str, make: Shown, *, steady: bool = Fa
                 return RedirectResponse(f"/login?next={quote(page_request.here, safe='/')}", 303)
             return _failed(page_request, refusal)
 
-    async def endpoint(request: Request) -> Response:
-        return await run_in_threadpool(answer, request)
-
-    return Route(path, endpoint, methods=["GET"])
+    return lambda front: Route(path, partial(answer, front), methods=["GET"])
 
 
 def take(
-    front: Front,
     path: str,
     action: str,
     handle: Callable[[PageRequest], str | Move],
@@ -256,13 +256,13 @@ def take(
     *,
     password: bool = False,
     file: int = 0,
-) -> Route:
+) -> PageRoute:
     """Route what a form is sent to; ``shown`` is the page that it stands on, and shows what was wrong with it.
 
     ``password``: it is a try with one, which are counted; ``file``: its bytes at most.
     """
 
-    async def endpoint(request: Request) -> Response:
+    async def answer(front: Front, request: Request) -> Response:
         page_request = begun(front, request)
         try:
             page_request = await run_in_threadpool(with_person, page_request, request)
@@ -275,17 +275,36 @@ def take(
             if password:
                 counted = front.password_try(request, action, page_request.person, fields.get("name", ""))
 
-            def answer(sent: PageRequest) -> str | Move:
+            def handled(sent: PageRequest) -> str | Move:
                 with counted:
                     return handle(sent)
 
-            return answered(await to_thread.run_sync(answer, page_request, limiter=slow))
+            return answered(await to_thread.run_sync(handled, page_request, limiter=slow))
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:
             return await run_in_threadpool(_failed, page_request, as_refusal(error), shown)
 
-    return Route(path, endpoint, methods=["POST"])
+    return lambda front: Route(path, partial(answer, front), methods=["POST"])
+
+
+def send(
+    path: str, service: Callable[..., Any], shown: Shown, to: str, fixed: Mapping[str, Any] | None = None
+) -> PageRoute:
+    """Route a form to an operation of the API; it leads ``to`` an address with the values that were sent."""
+    operation = next(each for each in OPERATIONS if (each.service, each.fixed) == (service, fixed or {}))
+    form = operation.form(path)
+
+    def handle(request: PageRequest) -> Move:
+        values = {**request.path, **operation.fixed}
+        if form is not None:  # a field that was left empty is as if it were not there, where it need not be
+            texts = {name: form_field(request, name) for name in form.model_fields}
+            sent = {key: text for key, text in texts.items() if text or form.model_fields[key].is_required()}
+            values |= dict(read_record(form, sent, "The form"))
+        request.do(service, **values)
+        return Move(to.format_map(values))
+
+    return take(path, operation.action, handle, shown)
 
 
 def _failed(request: PageRequest, error: UserError, shown: Shown | None = None) -> Response:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 
-from starlette.routing import BaseRoute
-
 from longshot.arena.policy import Refusal
 from longshot.arena.server import boards, credentials, organising, people, submissions, uploads
 from longshot.arena.server.boards import competition_info
-from longshot.arena.server.endpoint import Front
-from longshot.arena.server.page_rendering import Move, PageRequest, form_field, form_number, page, show, take
+from longshot.arena.server.page_rendering import (
+    Move,
+    PageRequest,
+    form_field,
+    form_number,
+    page,
+    send,
+    show,
+    take,
+)
 from longshot.arena.server.people import own_team
 from longshot.arena.settings import FACT_FIELDS
 from longshot.base import count
@@ -19,26 +25,10 @@ PLAIN = 8_000_000  # bytes of an archive that is sent without a script: in one p
 _PAGE = 50
 
 
-def submission_routes(front: Front) -> list[BaseRoute]:
-    """List pages and forms of submissions."""
-    address = "/submissions/{number:int}"
-    return [
-        show(front, "/submit", "upload.begin", submit),
-        take(front, "/submit", "upload.begin", hand_in, submit, file=PLAIN),
-        take(front, "/uploads/{identity}/delete", "upload.delete", give_up, submit),
-        show(front, "/submissions", "submission.list", listed, steady=True),
-        show(front, address, "submission.read", submission),
-        take(front, f"{address}/cancel", "submission.cancel", cancel, submission),
-        take(front, f"{address}/select", "submission.select", select, submission),
-        take(front, f"{address}/fact-sheet", "submission.sheet", describe, submission),
-    ]
-
-
 def submit(request: PageRequest, problem: str = "") -> str:
     """Show where a file is chosen; the script sends it in pieces through the API, a browser without it in one."""
-    context = request.context
     team = request.do(own_team)
-    info = competition_info(context)
+    info = request.do(competition_info)
     return page(
         request,
         "submit",
@@ -75,12 +65,6 @@ def hand_in(request: PageRequest) -> Move:
     return Move(f"/submissions/{request.do(uploads.finish_upload, upload.id).submission}")
 
 
-def give_up(request: PageRequest) -> Move:
-    """Delete an upload that was begun and will not be finished."""
-    request.do(uploads.delete_upload, request.path["identity"])
-    return Move("/submit")
-
-
 def listed(request: PageRequest, problem: str = "") -> str:
     """List a team's submissions, the newest first; an organiser sees all."""
     before = request.query.get("before", "")
@@ -111,7 +95,7 @@ def submission(request: PageRequest, problem: str = "") -> str:
     context = request.context
     identity = form_number(request, "number")
     view = request.do(submissions.read_submission, identity)
-    info = competition_info(context)
+    info = request.do(competition_info)
     return page(
         request,
         "submission",
@@ -123,21 +107,6 @@ def submission(request: PageRequest, problem: str = "") -> str:
         receipt=uploads.receipt(context, identity) if view.submission.sha256 else None,
         fields=[(name, FACT_FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
-
-
-def cancel(request: PageRequest) -> Move:
-    """Cancel a submission."""
-    identity = form_number(request, "number")
-    request.do(submissions.cancel_submission, identity)
-    return Move(f"/submissions/{identity}")
-
-
-def select(request: PageRequest) -> Move:
-    """Select the submission that counts, where a team chooses."""
-    identity = form_number(request, "number")
-    chosen = request.form.get("selected") == "yes"
-    request.do(submissions.select_submission, identity, selected=chosen)
-    return Move(f"/submissions/{identity}")
 
 
 def describe(request: PageRequest) -> Move:
@@ -168,37 +137,6 @@ _TABS = (
 )
 
 
-def organiser_routes(front: Front) -> list[BaseRoute]:
-    """List pages and forms of organisers."""
-    return [
-        show(front, "/organise", "people.read", everybody),
-        take(front, "/organise/invite", "invitation.create", invite, everybody),
-        take(front, "/organise/accounts/{number:int}", "people.change", change_account, everybody),
-        take(front, "/organise/teams/{number:int}", "people.change", change_team, everybody),
-        show(front, "/organise/announcements", "announcement.write", announcements),
-        take(front, "/organise/announcements", "announcement.write", announce, announcements),
-        take(
-            front,
-            "/organise/announcements/{number:int}",
-            "announcement.write",
-            bin_announcement,
-            announcements,
-        ),
-        show(front, "/organise/queue", "queue.pause", queue),
-        take(front, "/organise/queue", "queue.pause", pause, queue),
-        take(front, "/organise/workers", "worker.token", create_worker, queue),
-        show(front, "/organise/uploads", "upload.every", all_uploads),
-        take(front, "/organise/uploads/{identity}/delete", "upload.clear", clear_upload, all_uploads),
-        show(front, "/organise/scores", "scores.redo", scores),
-        take(front, "/organise/scores", "scores.redo", rescore, scores),
-        take(front, "/organise/final", "final.enter", hold_final, scores),
-        take(front, "/organise/submissions/{number:int}/rerun", "submission.rerun", rerun, scores),
-        show(front, "/organise/bin", "submission.delete", bin_page),
-        take(front, "/organise/submissions/{number:int}", "submission.delete", bin_submission, bin_page),
-        show(front, "/organise/audit", "audit.read", audit),
-    ]
-
-
 def everybody(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> str:
     """List accounts and teams; those that wait for approval first."""
     accounts = request.do(people.list_accounts)
@@ -222,13 +160,6 @@ def invite(request: PageRequest) -> str:
     return everybody(request, invitation=request.do(people.invite, role=role, days=days))
 
 
-def change_account(request: PageRequest) -> Move:
-    """Approve, close or open an account, or give it another role."""
-    state, role = form_field(request, "state") or None, form_field(request, "role") or None
-    request.do(people.change_account, form_number(request, "number"), state=state, role=role)
-    return Move("/organise")
-
-
 def change_team(request: PageRequest) -> Move:
     """Set whether a team is ranked, or put it into the bin."""
     identity = form_number(request, "number")
@@ -244,13 +175,6 @@ def announcements(request: PageRequest, problem: str = "") -> str:
     """Show what was announced, and the form for more."""
     listed = request.do(organising.list_announcements)
     return _organiser(request, "announcements", "Announcements", problem=problem, announcements=listed)
-
-
-def announce(request: PageRequest) -> Move:
-    """Publish a new announcement."""
-    title, text = form_field(request, "title"), form_field(request, "text")
-    request.do(organising.announce, title=title, text=text)
-    return Move("/organise/announcements")
 
 
 def bin_announcement(request: PageRequest) -> Move:
@@ -287,12 +211,6 @@ def all_uploads(request: PageRequest, problem: str = "") -> str:
     return _organiser(request, "uploads", "Uploads", problem=problem, counts=counts, uploads=begun)
 
 
-def clear_upload(request: PageRequest) -> Move:
-    """Delete an upload of any team that will not be finished."""
-    request.do(uploads.delete_upload, request.path["identity"], every=True)
-    return Move("/organise/uploads")
-
-
 def scores(request: PageRequest, problem: str = "", entries: list[object] | None = None) -> str:
     """Show the forms that score a phase anew and hold the final."""
     return _organiser(
@@ -300,34 +218,15 @@ def scores(request: PageRequest, problem: str = "", entries: list[object] | None
         "scores",
         "Scores",
         problem=problem,
-        info=competition_info(request.context),
+        info=request.do(competition_info),
         rescorings=request.do(organising.rescorings),
         entries=entries,
     )
 
 
-def rescore(request: PageRequest) -> Move:
-    """Score all submissions of a phase anew, once its name was written out."""
-    request.do(
-        organising.rescore,
-        phase=form_field(request, "phase"),
-        reason=form_field(request, "reason"),
-        kind=form_field(request, "kind", "run"),
-        confirm=form_field(request, "confirm"),
-    )
-    return Move("/organise/scores")
-
-
 def hold_final(request: PageRequest) -> str:
     """Enter last valid submissions into the final."""
     return scores(request, entries=list(request.do(organising.hold_final)))
-
-
-def rerun(request: PageRequest) -> Move:
-    """Run a submission once more."""
-    identity = form_number(request, "number")
-    request.do(organising.rerun_submission, identity)
-    return Move(f"/submissions/{identity}")
 
 
 def bin_page(request: PageRequest, problem: str = "") -> str:
@@ -358,3 +257,36 @@ def _organiser(request: PageRequest, template: str, title: str, **values: object
     path = request.here.partition("?")[0]
     places = [(name, address, path == address) for address, name in _TABS]
     return page(request, f"organise_{template}", title, places=places, **values)  # type: ignore[arg-type]
+
+
+_SUBMISSION, _OWN = "/submissions/{number:int}", "/submissions/{number}"
+_ANNOUNCEMENTS, _UPLOADS, _SCORES = "/organise/announcements", "/organise/uploads", "/organise/scores"
+WORK_PAGES = [
+    show("/submit", "upload.begin", submit),
+    take("/submit", "upload.begin", hand_in, submit, file=PLAIN),
+    send("/uploads/{identity}/delete", uploads.delete_upload, submit, "/submit"),
+    show("/submissions", "submission.list", listed, steady=True),
+    show(_SUBMISSION, "submission.read", submission),
+    send(f"{_SUBMISSION}/cancel", submissions.cancel_submission, submission, _OWN),
+    send(f"{_SUBMISSION}/select", submissions.select_submission, submission, _OWN),
+    take(f"{_SUBMISSION}/fact-sheet", "submission.sheet", describe, submission),
+    show("/organise", "people.read", everybody),
+    take("/organise/invite", "invitation.create", invite, everybody),
+    send("/organise/accounts/{number:int}", people.change_account, everybody, "/organise"),
+    take("/organise/teams/{number:int}", "people.change", change_team, everybody),
+    show(_ANNOUNCEMENTS, "announcement.write", announcements),
+    send(_ANNOUNCEMENTS, organising.announce, announcements, _ANNOUNCEMENTS),
+    take(f"{_ANNOUNCEMENTS}/{{number:int}}", "announcement.write", bin_announcement, announcements),
+    show("/organise/queue", "queue.pause", queue),
+    take("/organise/queue", "queue.pause", pause, queue),
+    take("/organise/workers", "worker.token", create_worker, queue),
+    show(_UPLOADS, "upload.every", all_uploads),
+    send(f"{_UPLOADS}/{{identity}}/delete", uploads.delete_upload, all_uploads, _UPLOADS, {"every": True}),
+    show(_SCORES, "scores.redo", scores),
+    send(_SCORES, organising.rescore, scores, _SCORES),
+    take("/organise/final", "final.enter", hold_final, scores),
+    send("/organise/submissions/{number:int}/rerun", organising.rerun_submission, scores, _OWN),
+    show("/organise/bin", "submission.delete", bin_page),
+    take("/organise/submissions/{number:int}", "submission.delete", bin_submission, bin_page),
+    show("/organise/audit", "audit.read", audit),
+]

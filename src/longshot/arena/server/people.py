@@ -25,7 +25,7 @@ from longshot.arena.entry_rules import same, tidy
 from longshot.arena.policy import VISITOR, Person, Refusal, not_there, permit
 from longshot.arena.queue import alone
 from longshot.arena.server import credentials
-from longshot.arena.server.server_context import ServerContext, record
+from longshot.arena.server.server_context import Line, ServerContext, record
 from longshot.base import UserError
 
 LONGEST = 40  # letters of a name
@@ -277,7 +277,7 @@ def team(context: ServerContext, number: int) -> Team:
     return filled(Team, rows[0], ranked=bool(rows[0]["ranked"]), members=listed)
 
 
-def found_team(context: ServerContext, person: Person, *, name: str, pseudonym: str | None = None) -> Team:
+def found_team(context: ServerContext, person: Person, *, name: Line, pseudonym: Line | None = None) -> Team:
     """Make a team and lead it; its name and pseudonym are nobody else's."""
     permit(person, "team.change")
     title = entry_rules.tidy(name, "A team's name", entry_rules.LONGEST_NAME)
@@ -299,7 +299,7 @@ def invite_to_team(context: ServerContext, person: Person, *, days: int = 7) -> 
     return new_invitation(context, person, kind="team", team=_led(context, person), days=days)
 
 
-def join_team(context: ServerContext, person: Person, *, code: str) -> Team:
+def join_team(context: ServerContext, person: Person, *, code: Line) -> Team:
     """Join the team that an invitation names."""
     permit(person, "team.change")
     with alone(context.store) as connection:
@@ -356,7 +356,7 @@ def transfer_team(context: ServerContext, person: Person, account: int) -> Team:
     return team(context, number)
 
 
-def change_team(context: ServerContext, person: Person, *, pseudonym: str | None) -> Team:
+def change_team(context: ServerContext, person: Person, *, pseudonym: Line | None) -> Team:
     """Change or remove the pseudonym; the name stays, for people know the team by it."""
     permit(person, "team.change")
     number = _led(context, person)

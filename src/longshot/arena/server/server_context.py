@@ -15,10 +15,12 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
+from pydantic import Field
 from sqlalchemy.engine import Connection
 
 from longshot.arena import entry_rules
@@ -28,7 +30,16 @@ from longshot.arena.settings import FILE, Competition, load
 from longshot.arena.store import Store, read_secret, secret_file
 from longshot.base import UserError
 
+if TYPE_CHECKING:
+    from longshot.arena.competition_data import BlobStore
+
 T = TypeVar("T")
+# What strangers send to services has an end; services look closer.
+Line: TypeAlias = Annotated[str, Field(max_length=400)]
+LongText: TypeAlias = Annotated[str, Field(max_length=20_000)]
+RowNumber: TypeAlias = Annotated[int, Field(le=2**31 - 1)]
+Offset: TypeAlias = Annotated[int, Field(ge=0, le=2**40)]
+AttemptNumber: TypeAlias = Annotated[int, Field(ge=0, le=1000)]
 _MOST = 5000  # answers that are remembered
 
 
@@ -130,6 +141,13 @@ class ServerContext:
         self.sessions_ended = 0  # by logging out; a folder has one server, and so one count
         self._touched: set[tuple[str, str]] = set()
         self.hashing = threading.BoundedSemaphore(2)  # a password takes 32 MB while it is looked at
+
+    @cached_property
+    def blobs(self) -> BlobStore:
+        """Return the hidden data that workers fetch by their hashes."""
+        from longshot.arena.competition_data import BlobStore
+
+        return BlobStore(self.folder)
 
     def close(self) -> None:
         """Give connections back."""

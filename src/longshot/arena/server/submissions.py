@@ -16,7 +16,7 @@ from longshot.arena.inside.wire import readable
 from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own, require_team, sees_all
 from longshot.arena.queue import archive_path
 from longshot.arena.ranking import half_of_worst, hand_in_sheet
-from longshot.arena.server.server_context import ServerContext, record
+from longshot.arena.server.server_context import RowNumber, ServerContext, record
 from longshot.arena.submission_check import missing_fields, parse_sheet, stored_sheet
 from longshot.base import UserError
 
@@ -88,7 +88,7 @@ def list_submissions(
     every: bool = False,
     phase: str | None = None,
     state: str | None = None,
-    before: int | None = None,
+    before: RowNumber | None = None,
     limit: int = 50,
 ) -> SubmissionList:
     """List a team's submissions, newest first, up to ``before``; ``every`` team's for organisers."""

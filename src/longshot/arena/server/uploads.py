@@ -25,7 +25,7 @@ from longshot.arena.client import Receipt
 from longshot.arena.database_tables import accounts, filled, now, submissions, teams, uploads
 from longshot.arena.inside.wire import one_line
 from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own, require_team
-from longshot.arena.server.server_context import ServerContext, record
+from longshot.arena.server.server_context import Line, Offset, ServerContext, record
 from longshot.arena.settings import FREE
 from longshot.arena.submission_check import dump_sheet, parse_sheet
 from longshot.base import ArchiveLimits, UserError, hash_file
@@ -62,8 +62,8 @@ def begin_upload(
     person: Person,
     *,
     size: int,
-    sha256: str,
-    name: str = "submission.zip",
+    sha256: Line,
+    name: Line = "submission.zip",
     phase: str | None = None,
     league: str = FREE,
     fact_sheet: dict[str, str] | None = None,
@@ -141,7 +141,7 @@ def read_upload(context: ServerContext, person: Person, identity: str) -> Upload
     return _upload(own_upload(context, person, "upload.read", identity))
 
 
-def write_chunk(context: ServerContext, person: Person, identity: str, offset: int, data: bytes) -> Upload:
+def write_chunk(context: ServerContext, person: Person, identity: str, offset: Offset, data: bytes) -> Upload:
     """Append a piece. Refusal where it does not begin where the last one ended: ``read_upload`` says where that is."""
     row = own_upload(context, person, "upload.write", identity)
     if len(data) > CHUNK:

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from longshot.arena import queue
-from longshot.arena.competition_data import Blob, BlobStore, RunFiles
+from longshot.arena.competition_data import Blob, RunFiles
 from longshot.arena.database_tables import filled, runs, submissions, workers
 from longshot.arena.inside.wire import one_line, readable
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import Claim, archive_path
 from longshot.arena.remote_competition import as_zip
 from longshot.arena.result_pages import details_page
-from longshot.arena.server.server_context import ServerContext
+from longshot.arena.server.server_context import AttemptNumber, Line, LongText, Offset, ServerContext
 from longshot.arena.server.submissions import live_log
 from longshot.arena.submission_runs import publish_run
 from longshot.base import UserError, hash_file, write_json, write_text
@@ -94,7 +94,7 @@ class Claiming(NamedTuple):
     wait: str | None = None  # why a run that waits is not handed out yet
 
 
-def claim_job(context: ServerContext, person: Person, blobs: BlobStore, *, worker: str) -> Claiming:
+def claim_job(context: ServerContext, person: Person, *, worker: Line) -> Claiming:
     """Give the oldest waiting run to this worker; none while the disk is full or data are decoded."""
     permit(person, "work.claim")
     name = worker_name(person, worker)
@@ -103,7 +103,9 @@ def claim_job(context: ServerContext, person: Person, blobs: BlobStore, *, worke
         context.room()
         waiting = sa.select(submissions.c.phase).join(runs, runs.c.submission == submissions.c.id).distinct()
         names = {row["phase"] for row in context.store.rows(waiting.where(runs.c.state == "queued"))}
-        ready = blobs.ready(competition, [phase for phase in competition.phases if phase.name in names])
+        ready = context.blobs.ready(
+            competition, [phase for phase in competition.phases if phase.name in names]
+        )
         why = None if ready else "the competition's images are being decoded"
     except Refusal as error:
         why = error.fact
@@ -117,7 +119,9 @@ def claim_job(context: ServerContext, person: Person, blobs: BlobStore, *, worke
     if claimed is None:
         return Claiming(None)
     try:
-        files = blobs.files(competition, competition.phase(claimed.phase), claimed.seed, claimed.submission)
+        files = context.blobs.files(
+            competition, competition.phase(claimed.phase), claimed.seed, claimed.submission
+        )
         archive = archive_blob(context, claimed.submission)
         return Claiming(Job(*claimed, queue.LEASE, archive, files))
     except (UserError, OSError) as error:
@@ -151,7 +155,9 @@ def held_claim(
     return filled(Claim, rows[0], run=run)
 
 
-def beat(context: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> StillHeld:
+def beat(
+    context: ServerContext, person: Person, run: int, *, attempt: AttemptNumber, worker: Line
+) -> StillHeld:
     """Record a sign of life; not held when the run was cancelled, or another worker took it over."""
     permit(person, "work.write")
     claimed = Claim(run, 0, 0, "", "", attempt)
@@ -164,13 +170,17 @@ def archive_blob(context: ServerContext, submission: int) -> Blob:
     return Blob("submission.zip", hash_file(path), path.stat().st_size)
 
 
-def archive_file(context: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
+def archive_file(
+    context: ServerContext, person: Person, run: int, *, attempt: AttemptNumber, worker: Line
+) -> Path:
     """Return the archive of the submission that this worker runs, and of no other."""
     claimed = held_claim(context, person, "work.read", run, attempt, worker)
     return _archive(context, claimed.submission)
 
 
-def answers_file(context: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
+def answers_file(
+    context: ServerContext, person: Person, run: int, *, attempt: AttemptNumber, worker: Line
+) -> Path:
     """Return the answers of a run that is scored anew."""
     claimed = held_claim(context, person, "work.read", run, attempt, worker)
     path = archive_path(context.competition, claimed.submission) / f"seed-{claimed.seed}" / "answers.jsonl"
@@ -180,7 +190,14 @@ def answers_file(context: ServerContext, person: Person, run: int, *, attempt: i
 
 
 def append_log(
-    context: ServerContext, person: Person, run: int, *, attempt: int, worker: str, offset: int, data: bytes
+    context: ServerContext,
+    person: Person,
+    run: int,
+    *,
+    attempt: AttemptNumber,
+    worker: Line,
+    offset: Offset,
+    data: bytes,
 ) -> Stored:
     """Append what a run printed since the last time; return the bytes that are there. Nothing in hidden phases."""
     claimed = held_claim(context, person, "work.write", run, attempt, worker)
@@ -195,7 +212,14 @@ def append_log(
 
 
 def put_file(
-    context: ServerContext, person: Person, run: int, *, attempt: int, worker: str, name: str, data: bytes
+    context: ServerContext,
+    person: Person,
+    run: int,
+    *,
+    attempt: AttemptNumber,
+    worker: Line,
+    name: str,
+    data: bytes,
 ) -> None:
     """Store one file that a run wrote; it counts when the run's end is told."""
     claimed = held_claim(context, person, "work.write", run, attempt, worker)
@@ -217,10 +241,10 @@ def finish_job(
     person: Person,
     run: int,
     *,
-    attempt: int,
-    worker: str,
+    attempt: AttemptNumber,
+    worker: Line,
     duration: float,
-    reason: str | None,
+    reason: LongText | None = None,
 ) -> StillHeld:
     """Record the end of a run, once; told again, it is held still. The score is read from scores.json."""
     permit(person, "work.write")
@@ -267,7 +291,14 @@ def finish_job(
 
 
 def release_job(
-    context: ServerContext, person: Person, run: int, *, attempt: int, worker: str, why: str, counted: bool
+    context: ServerContext,
+    person: Person,
+    run: int,
+    *,
+    attempt: AttemptNumber,
+    worker: Line,
+    why: LongText,
+    counted: bool,
 ) -> None:
     """Give an unfinished run back; ``counted``: this attempt failed by the platform's fault."""
     claimed = held_claim(context, person, "work.write", run, attempt, worker)
@@ -275,7 +306,7 @@ def release_job(
     shutil.rmtree(_attempt_folder(context, claimed), ignore_errors=True)
 
 
-def stop_worker(context: ServerContext, person: Person, *, worker: str, why: str = "") -> None:
+def stop_worker(context: ServerContext, person: Person, *, worker: Line, why: Line = "") -> None:
     """Note that a worker ends by itself, or why it pauses."""
     permit(person, "work.write")
     with context.store.change() as connection:
