@@ -202,7 +202,10 @@ class CompetitionData:
         """List what no submission may see, wherever it lies: the competition, its datasets as they came, the cache."""
         sources = (Path(spec.partition("#")[0]) for spec in self.competition.datasets.values())
         places = (*cache_places(), *sources)
-        return [self.competition.folder, *(path for path in places if path.exists())]
+        return [
+            self.competition.folder,
+            *(path for path in (self.folder.resolve(), *places) if path.exists()),
+        ]
 
 
 def _differences(recorded: _DataRecord, dataset: Dataset, now: Content) -> str:
@@ -284,8 +287,8 @@ class BlobStore:
         path = self.folder / sha256
         return path if NAME.fullmatch(sha256) and path.is_file() else None
 
-    def ready(self, competition: Competition, phases: list[Phase]) -> bool:
-        """Tell whether the images of some phases are decoded; where not, start that without waiting for it.
+    def ready(self, competition: Competition, phases: list[Phase], *, wait: bool = False) -> bool:
+        """Tell whether the images of some phases are decoded; where not, start that, and ``wait`` for it or not.
 
         UserError where it could not be done: the competition's own data are at fault.
         """
@@ -300,6 +303,9 @@ class BlobStore:
                 target=self._prepare, args=(competition, phases, keys), name="longshot-data", daemon=True
             )
             self._preparing.start()
+        if wait:
+            self._preparing.join()
+            return self.ready(competition, phases)
         return False
 
     def _prepare(self, competition: Competition, phases: list[Phase], keys: list[tuple[Any, ...]]) -> None:

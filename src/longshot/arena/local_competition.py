@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.arena import environments, queue, ranking, submission_check, submission_runs
+from longshot.arena import environments, queue, ranking, submission_check, submission_runs, worker
 from longshot.arena.bundle_write import IMAGE, write_bundle
 from longshot.arena.bundle_write import KIND as BUNDLE
 from longshot.arena.competition_data import CompetitionData
 from longshot.arena.database_tables import submissions, teams
-from longshot.arena.ranking import BoardEntry, leaderboard_page
-from longshot.arena.settings import FREE, Competition, load
-from longshot.arena.store import Store, open_competition
+from longshot.arena.local_client import WORKER, LocalClient
+from longshot.arena.ranking import BoardEntry, FinalEntry, leaderboard_page
+from longshot.arena.settings import FREE, load
+from longshot.arena.store import open_competition
 from longshot.arena.submission_check import (
     FactSheet,
     blank_sheet,
@@ -63,17 +64,6 @@ class Leaderboard:
         return sum(map(len, self.leagues.values()))
 
 
-class FinalEntry(NamedTuple):
-    """What became of a team's last valid submission to the phase before the final."""
-
-    team: str
-    league: str
-    feedback: int  # number of that submission
-    score: float
-    final: int | None  # number of the submission to the final, where it entered
-    why_not: str
-
-
 def work(
     folder: str | Path, *, forever: bool = False, tell: Callable[[str], None] = lambda text: None
 ) -> int:
@@ -93,7 +83,8 @@ def work(
     int
         The number of runs done.
     """
-    return submission_runs.work(*open_competition(folder), forever=forever, tell=tell)
+    with LocalClient(Path(folder), WORKER) as client:
+        return worker.work(client, forever=forever, tell=tell)
 
 
 def status(folder: str | Path) -> list[SubmissionStatus]:
@@ -175,16 +166,8 @@ def enter_final(folder: str | Path) -> tuple[list[FinalEntry], str]:
         Whether the final's results are final, in a few words.
     """
     competition, store = open_competition(folder)
-    entries = final_entries(competition, store)
+    entries = ranking.enter_final(competition, store)
     return entries, ranking.standing(competition, store, competition.final.name)
-
-
-def final_entries(competition: Competition, store: Store) -> list[FinalEntry]:
-    """Enter those who qualified, once, and say of every team what became of it."""
-    return [
-        FinalEntry(row["team_name"], row["league"], row["id"], row["score"], row.get("final"), row["why"])
-        for row in ranking.enter_final(competition, store)
-    ]
 
 
 def blank_fact_sheet(folder: str | Path) -> str:

@@ -29,7 +29,7 @@ from longshot.arena.database_tables import (
 )
 from longshot.arena.settings import Competition, Phase
 from longshot.arena.store import Store, note, read_secret
-from longshot.arena.submission_check import unpack_any
+from longshot.arena.submission_check import unpack_any, write_zip
 from longshot.base import UserError, hash_file
 
 LEASE = 60.0  # seconds without a sign of life after which a worker counts as dead
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 
 
 def archive_path(competition: Competition, submission: int) -> Path:
-    """Return where a submission is stored as it came: ``submission.zip``, or a folder of that name."""
+    """Return where a submission is stored, as ``submission.zip``, with what its runs wrote."""
     return competition.folder / "submissions" / f"{submission:06d}"
 
 
@@ -363,9 +363,10 @@ def staged(
     folder = Path(tempfile.mkdtemp(prefix=".incoming-", dir=archives))
     try:
         folder.chmod(0o755)
-        copy = folder / ("submission" if source.is_dir() else "submission.zip")
+        copy = folder / "submission.zip"
         if source.is_dir():
-            unpack_any(source, copy)
+            with tempfile.TemporaryDirectory(prefix="longshot-enter-") as temporary:
+                write_zip(unpack_any(source, Path(temporary, "submission")), copy)
         elif link:
             copy.hardlink_to(source)
         else:

@@ -162,7 +162,18 @@ def hand_in_sheet(store: Store, number: int, sheet: FactSheet) -> None:
         note(connection, number, "its fact sheet was handed in")
 
 
-def enter_final(competition: Competition, store: Store) -> list[dict[str, Any]]:
+class FinalEntry(NamedTuple):
+    """What became of a team's last valid submission to the phase before the final."""
+
+    team: str
+    league: str
+    feedback: int  # number of that submission
+    score: float
+    final: int | None  # number of the submission to the final, where it entered
+    why_not: str
+
+
+def enter_final(competition: Competition, store: Store) -> list[FinalEntry]:
     """Enter every qualified submission of the phase before into the final, once; says what was done with each."""
     before = competition.qualifying
     if before is None:
@@ -170,10 +181,12 @@ def enter_final(competition: Competition, store: Store) -> list[dict[str, Any]]:
             "The competition has 0 phases with submissions before its last, and a final needs one",
             "add it to competition.yaml",
         )
-    return [
-        {**row, "final": _final_submission(competition, store, row)} if row["enters"] else row
-        for row in qualified(competition, store, before.name)
-    ]
+    entries = []
+    for row in qualified(competition, store, before.name):
+        number = _final_submission(competition, store, row) if row["enters"] else None
+        entry = FinalEntry(row["team_name"], row["league"], row["id"], row["score"], number, row["why"])
+        entries.append(entry)
+    return entries
 
 
 def _final_submission(competition: Competition, store: Store, row: dict[str, Any]) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,14 +79,17 @@ class RemoteCompetition:
         Receipt
             The submission's number, and the hash of what the server has.
         """
-        from longshot.arena.submission_check import check_submission
+        from longshot.arena.submission_check import check_submission, write_zip
 
         info = self.info()
         if league not in info["leagues"]:
             raise UserError(f"There is no league '{league}' here; there are: {', '.join(info['leagues'])}.")
         check_submission(submission, league=league)
         with tempfile.TemporaryDirectory(prefix="longshot-submit-") as folder:
-            archive = as_zip(Path(submission), Path(folder))
+            archive = Path(submission)
+            if archive.is_dir():
+                archive = Path(folder, _zip_name(submission))
+                write_zip(Path(submission), archive)
             size, digest = archive.stat().st_size, hash_file(archive)
             if size > info["upload_bytes"]:
                 most = info["upload_bytes"]
@@ -260,7 +262,7 @@ class RemoteCompetition:
         tell : callable
             Hears one line about the end of every run.
         """
-        from longshot.arena.remote_worker import work
+        from longshot.arena.worker import work
 
         return work(self._client, forever=forever, tell=tell)
 
@@ -304,20 +306,6 @@ def local_time(utc: str) -> str:
     moment = dt.datetime.fromisoformat(utc.replace("Z", "+00:00"))
     moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
     return f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC ({moment.astimezone():%Y-%m-%d %H:%M} here)"
-
-
-def as_zip(source: Path, folder: Path) -> Path:
-    """Pack a submission as a zip, the same bytes whenever it is made of the same files; a zip is taken as it is."""
-    if source.is_file():
-        return source
-    target = folder / _zip_name(source)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(source.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                entry = zipfile.ZipInfo(path.relative_to(source).as_posix())
-                entry.external_attr = 0o644 << 16
-                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return target
 
 
 def _zip_name(source: str | Path) -> str:

@@ -13,6 +13,7 @@ import json
 import shutil
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, get_args
@@ -59,6 +60,16 @@ def unpack_any(source: Path, folder: Path, limits: ArchiveLimits | None = None) 
         shutil.rmtree(folder)
         raise
     return folder
+
+
+def write_zip(source: Path, target: Path) -> None:
+    """Pack the folder of a submission as the zip ``target``, the same bytes whenever its files are the same."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(source.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                entry = zipfile.ZipInfo(path.relative_to(source).as_posix())
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
 def _copy(source: Path, folder: Path, limits: ArchiveLimits) -> None:
@@ -195,19 +206,8 @@ def check_code(code: Path, league: str, name: str) -> SubmissionCheck:
 
 def same_files(first: Path, second: Path) -> bool:
     """Tell whether two folders of the competition hold the same submission, byte by byte."""
-    zips = [folder / "submission.zip" for folder in (first, second)]
-    if all(path.is_file() for path in zips):
-        return filecmp.cmp(zips[0], zips[1], shallow=False)
-    trees = [folder / "submission" for folder in (first, second)]
-    names = [
-        sorted(path.relative_to(tree) for path in tree.rglob("*") if path.is_file())
-        if tree.is_dir()
-        else None
-        for tree in trees
-    ]
-    if names[0] is None or names[0] != names[1]:
-        return False
-    return all(filecmp.cmp(trees[0] / path, trees[1] / path, shallow=False) for path in names[0])
+    one_zip, other_zip = first / "submission.zip", second / "submission.zip"
+    return one_zip.is_file() and other_zip.is_file() and filecmp.cmp(one_zip, other_zip, shallow=False)
 
 
 def _check_model(path: Path, name: str) -> None:

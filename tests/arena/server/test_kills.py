@@ -55,8 +55,7 @@ server.wait()
 """
 WORK = """
 import json, sys, time
-from longshot.arena import remote_worker, submission_runs
-from longshot.arena.client import Client
+from longshot.arena import client, submission_runs, worker
 
 METRICS = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "macro_recall")
 
@@ -72,9 +71,9 @@ def run(data, phase, code, folder, **options):
     return submission_runs.RunOutcome(scores, None)
 
 submission_runs.run = run
-remote_worker.PAUSE = 0.05
-client = Client(sys.argv[1], sys.argv[2])
-remote_worker.work(client, forever=True, beat=0.4, tell=lambda line: print(line, flush=True))
+client.Client.pause, client.Client.beat = 0.05, 0.4
+server = client.Client(sys.argv[1], sys.argv[2])
+worker.work(server, forever=True, tell=lambda line: print(line, flush=True))
 """
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import longshot
-from longshot.arena import Competition, entry_rules, load, queue
+from longshot.arena import Competition, entry_rules, load, queue, work
 from longshot.arena.competition_data import BlobStore, dump_tasks, load_tasks
 from longshot.arena.database_tables import in_future, invitations, runs
 from longshot.arena.database_tables import uploads as upload_rows
@@ -294,18 +294,17 @@ def test_answers_are_scored_anew_without_running_anything(
     context: ServerContext, needs_sandbox: None
 ) -> None:
     """A new scorer: the answers of the run are read, the submission is not started."""
-    from longshot.arena import submission_runs
 
     ada, organiser = leader(context, "Ada"), somebody(context, "Olga", "organiser")
     number = submit(context, ada)
-    assert submission_runs.work(context.competition, context.store) == 1
+    assert work(context.folder) == 1
     first = submissions.read_submission(context, ada, number).submission.score
     folder = context.folder / "submissions" / f"{number:06d}"
     (folder / "submission.zip").rename(folder / "away.zip")  # nothing to run
     organising.rescore(
         context, organiser, phase="feedback", reason="a new scorer", kind="score", confirm="feedback"
     )
-    assert submission_runs.work(context.competition, context.store) == 1
+    assert work(context.folder) == 1
     assert submissions.read_submission(context, ada, number).submission.score == first
     assert (folder / "seed-1" / "answers.jsonl").is_file() and (folder / "seed-1" / "log.txt").is_file()
 

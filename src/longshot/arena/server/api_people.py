@@ -10,7 +10,7 @@ from longshot.arena.client import Receipt
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import run_folder
 from longshot.arena.server import boards, credentials, organising, people, submissions, uploads
-from longshot.arena.server.operations import Begun, Written, delete, get, patch, plain, post, put
+from longshot.arena.server.operations import Begun, Operation, Written, delete, get, patch, plain, post, put
 from longshot.arena.server.server_context import Line, ServerContext
 from longshot.arena.server.submissions import may_see_score, own_row
 
@@ -100,7 +100,7 @@ def change_password(context: ServerContext, person: Person, *, old: Line, new: L
     return _begun(context, people.change_password(context, person, old=old, new=new))
 
 
-PUBLIC_OPERATIONS = [
+PUBLIC_OPERATIONS: list[Operation] = [
     get("/competition", "competition.read", boards.competition_info),
     get("/board", "board.read", read_board, answer=boards.Board, steady=True),
     get("/progress", "board.read", boards.progress, steady=True),
@@ -153,7 +153,7 @@ def read_receipt(context: ServerContext, person: Person, number: int) -> Receipt
 
 
 _SUBMISSION = "/submissions/{number:int}"
-TEAM_OPERATIONS = [
+TEAM_OPERATIONS: list[Operation] = [
     get("/quota", "quota.read", submissions.allowances),
     get("/uploads", "upload.list", uploads.list_uploads, fixed={"every": False}),
     post("/uploads", "upload.begin", uploads.begin_upload),

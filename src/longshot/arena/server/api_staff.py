@@ -26,7 +26,7 @@ def export(context: ServerContext, person: Person) -> FileAnswer:
 
 _SUBMISSION, _TEAM = "/organiser/submissions/{number:int}", "/organiser/teams/{number:int}"
 _BACK, _EVERY = {"deleted": False}, {"every": True}
-ORGANISER_OPERATIONS = [
+ORGANISER_OPERATIONS: list[Operation] = [
     get("/organiser/accounts", "people.read", people.list_accounts),
     patch("/organiser/accounts/{number:int}", "people.change", people.change_account),
     get("/organiser/teams", "people.read", people.list_teams),
@@ -71,7 +71,7 @@ def read_blob(context: ServerContext, person: Person, sha256: str) -> FileAnswer
 
 _RUN, _BINARY = "/work/runs/{run:int}", "application/octet-stream"
 _HOLDS = ("attempt", "worker")
-WORKER_OPERATIONS = [
+WORKER_OPERATIONS: list[Operation] = [
     get("/work", "work.read", worker_api.work_settings),
     post("/work/claim", "work.claim", worker_api.claim_job, heavy=True),
     post("/work/stop", "work.write", worker_api.stop_worker),

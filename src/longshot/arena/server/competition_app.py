@@ -121,7 +121,7 @@ def _carry_over(context: ServerContext) -> int:
     )
     if context.store.rows(sa.select(submissions.c.id).where(*going).limit(1)):
         return 0  # the last feedback submissions may still change who qualifies
-    return sum(row.get("final") is not None for row in ranking.enter_final(competition, context.store))
+    return sum(entry.final is not None for entry in ranking.enter_final(competition, context.store))
 
 
 class Reaper(threading.Thread):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,6 @@ from longshot.base import LockBusy, UserError, file_lock
 from longshot.explorer import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
 
 if TYPE_CHECKING:
-    from longshot.arena.server.server_context import ServerContext
     from longshot.arena.server.uploads import UnfinishedUpload
 
 PORT = 8430
@@ -211,8 +210,9 @@ def invite(
     'longshot_'
     """
     from longshot.arena.server import credentials, people
+    from longshot.arena.server.server_context import ServerContext
 
-    with _served(folder) as context:
+    with ServerContext(Path(folder)) as context:
         if role == "worker":
             token = credentials.create_worker_token(context, people.HOST, name=name, days=days)
             use = f"a worker's token until {token.expires} UTC: longshot compete work with it and the server"
@@ -235,25 +235,15 @@ def uploads(folder: str | Path) -> list[UnfinishedUpload]:
     []
     """
     from longshot.arena.server import people, uploads
+    from longshot.arena.server.server_context import ServerContext
 
-    with _served(folder) as context:
+    with ServerContext(Path(folder)) as context:
         return uploads.list_uploads(context, people.HOST, every=True)
 
 
 def delete_upload(folder: str | Path, upload: str) -> UnfinishedUpload:
     from longshot.arena.server import people, uploads
-
-    with _served(folder) as context:
-        return uploads.delete_upload(context, people.HOST, upload, every=True)
-
-
-@contextlib.contextmanager
-def _served(folder: str | Path) -> Iterator[ServerContext]:
-    """Open what the competition's server works with, from the machine that has its folder."""
     from longshot.arena.server.server_context import ServerContext
 
-    context = ServerContext(Path(folder))
-    try:
-        yield context
-    finally:
-        context.close()
+    with ServerContext(Path(folder)) as context:
+        return uploads.delete_upload(context, people.HOST, upload, every=True)

@@ -20,7 +20,7 @@ from longshot.arena.policy import ACTIONS
 from longshot.base import Record
 
 PREFIX = "/api/v1"
-_PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+PARAMETER: re.Pattern[str] = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 
 class Query(Record):
@@ -98,7 +98,7 @@ class Operation:
 
     def form(self, path: str) -> type[Record] | None:
         """Return the record of the fields, which are texts, of a form that is sent to ``path``."""
-        there = [name for name, _ in _PARAMETER.findall(path)]
+        there = [name for name, _ in PARAMETER.findall(path)]
         most = self.parameters if self.method == "DELETE" else None
         return self._record(Query, lambda name: name not in there and (most is None or name in most))
 
@@ -114,13 +114,13 @@ class Operation:
     @property
     def name(self) -> str:
         """Return an id for programs: ``post_uploads_identity_finish``."""
-        words = [self.method.lower(), *re.findall(r"\w+", _PARAMETER.sub(r"\1", self.path))]
+        words = [self.method.lower(), *re.findall(r"\w+", PARAMETER.sub(r"\1", self.path))]
         return "_".join(words)
 
     @property
     def parameters(self) -> dict[str, str]:
         """Name → kind of the parameters in the path."""
-        return {name: kind or "str" for name, kind in _PARAMETER.findall(self.path)}
+        return {name: kind or "str" for name, kind in PARAMETER.findall(self.path)}
 
 
 get, post, put = partial(Operation, "GET"), partial(Operation, "POST"), partial(Operation, "PUT")

@@ -27,8 +27,8 @@ from longshot.arena.database_tables import (
     teams,
 )
 from longshot.arena.inside.wire import readable
-from longshot.arena.local_competition import FinalEntry, final_entries
 from longshot.arena.policy import Person, Refusal, not_there, permit
+from longshot.arena.ranking import FinalEntry, enter_final
 from longshot.arena.server import worker_api
 from longshot.arena.server.boards import find_phase
 from longshot.arena.server.server_context import RowNumber, ServerContext, record
@@ -264,7 +264,7 @@ def score_versions(context: ServerContext, person: Person, number: int) -> list[
 def hold_final(context: ServerContext, person: Person) -> list[FinalEntry]:
     """Enter all who qualified into the final: named jobs, made once however often this is asked."""
     permit(person, "final.enter")
-    entries = final_entries(context.competition, context.store)
+    entries = enter_final(context.competition, context.store)
     with context.store.change() as connection:
         made = [entry.final for entry in entries if entry.final is not None]
         record(connection, person, "final.enter", "the final", after={"submissions": made})
@@ -355,9 +355,8 @@ def _plain(value: object) -> object:
 
 def _files(folder: Path) -> Iterator[Path]:
     """List what a submission is and what its runs wrote."""
-    for path in (folder / "submission.zip", *sorted(folder.glob("submission/**/*"))):
-        if path.is_file():
-            yield path
+    if (folder / "submission.zip").is_file():
+        yield folder / "submission.zip"
     for run in sorted(folder.glob("seed-*")):
         if run.is_dir() and run.name.removeprefix("seed-").isdecimal():
             yield from (run / name for name in _RESULTS if (run / name).is_file())

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from pydantic import Field
@@ -130,6 +130,7 @@ class ServerContext:
     """
 
     def __init__(self, folder: Path) -> None:
+        load(folder)  # says what is wrong with it before anything is made
         self.folder = folder
         self._lock = threading.Lock()
         self._read: tuple[tuple[int, int], Competition] | None = None
@@ -138,6 +139,9 @@ class ServerContext:
         self.store = Store(self.competition)
         self.id = self._identity()
         self.memory = StampedCache(self.store)
+        self.lease: float | None = (
+            None  # of workers in this process; of others the reaper judges who is silent
+        )
         self.sessions_ended = 0  # by logging out; a folder has one server, and so one count
         self._touched: set[tuple[str, str]] = set()
         self.hashing = threading.BoundedSemaphore(2)  # a password takes 32 MB while it is looked at
@@ -148,6 +152,12 @@ class ServerContext:
         from longshot.arena.competition_data import BlobStore
 
         return BlobStore(self.folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Give connections back."""

@@ -23,14 +23,13 @@ from longshot.arena.database_tables import filled, runs, submissions, workers
 from longshot.arena.inside.wire import one_line, readable
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import Claim, archive_path
-from longshot.arena.remote_competition import as_zip
 from longshot.arena.result_pages import details_page
 from longshot.arena.server.server_context import AttemptNumber, Line, LongText, Offset, ServerContext
 from longshot.arena.server.submissions import live_log
 from longshot.arena.submission_runs import publish_run
 from longshot.base import UserError, hash_file, write_json, write_text
 
-FILES = {  # what a run may bring back → most bytes
+FILES: dict[str, int] = {  # what a run may bring back → most bytes
     "log.txt": 4 << 20,
     "printed.txt": 4 << 20,
     "answers.jsonl": 64 << 20,
@@ -52,7 +51,7 @@ class Job(NamedTuple):
     attempt: int
     kind: str  # run; score: the answers are there and are scored anew
     lease: float  # seconds after which a silent worker loses the run
-    archive: Blob
+    archive: Blob | None  # none where nothing of it runs
     files: RunFiles
 
 
@@ -103,9 +102,8 @@ def claim_job(context: ServerContext, person: Person, *, worker: Line) -> Claimi
         context.room()
         waiting = sa.select(submissions.c.phase).join(runs, runs.c.submission == submissions.c.id).distinct()
         names = {row["phase"] for row in context.store.rows(waiting.where(runs.c.state == "queued"))}
-        ready = context.blobs.ready(
-            competition, [phase for phase in competition.phases if phase.name in names]
-        )
+        phases = [phase for phase in competition.phases if phase.name in names]
+        ready = context.blobs.ready(competition, phases, wait=context.lease is not None)
         why = None if ready else "the competition's images are being decoded"
     except Refusal as error:
         why = error.fact
@@ -115,14 +113,14 @@ def claim_job(context: ServerContext, person: Person, *, worker: Line) -> Claimi
         with context.store.change() as connection:
             queue.sign(connection, name, "paused", why)
         return Claiming(None, why)
-    claimed = queue.claim(context.store, name, math.inf)  # who is silent is the reaper's to judge
+    claimed = queue.claim(context.store, name, math.inf if context.lease is None else context.lease)
     if claimed is None:
         return Claiming(None)
     try:
         files = context.blobs.files(
             competition, competition.phase(claimed.phase), claimed.seed, claimed.submission
         )
-        archive = archive_blob(context, claimed.submission)
+        archive = None if claimed.kind == "score" else archive_blob(context, claimed.submission)
         return Claiming(Job(*claimed, queue.LEASE, archive, files))
     except (UserError, OSError) as error:
         line = f"its data could not be handed out: {error}"
@@ -165,8 +163,8 @@ def beat(
 
 
 def archive_blob(context: ServerContext, submission: int) -> Blob:
-    """Return a submission's archive by its hash; one that was entered as a folder is zipped once."""
-    path = _archive(context, submission)
+    """Return a submission's archive by its hash."""
+    path = archive_path(context.competition, submission) / "submission.zip"
     return Blob("submission.zip", hash_file(path), path.stat().st_size)
 
 
@@ -175,7 +173,7 @@ def archive_file(
 ) -> Path:
     """Return the archive of the submission that this worker runs, and of no other."""
     claimed = held_claim(context, person, "work.read", run, attempt, worker)
-    return _archive(context, claimed.submission)
+    return archive_path(context.competition, claimed.submission) / "submission.zip"
 
 
 def answers_file(
@@ -347,16 +345,3 @@ _GROUPS = ("by_dataset", "by_ways", "by_shots")
 def _attempt_folder(context: ServerContext, claimed: Claim) -> Path:
     folder = archive_path(context.competition, claimed.submission)
     return folder / f"seed-{claimed.seed}.{claimed.run}-{claimed.attempt}"
-
-
-def _archive(context: ServerContext, submission: int) -> Path:
-    folder = archive_path(context.competition, submission)
-    path = folder / "submission.zip"
-    tree = folder / "submission"
-    if path.is_file() or not tree.is_dir():
-        return path
-    packed = folder / "packed.zip"
-    if not packed.is_file():
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".packed-") as temporary:
-            as_zip(tree, Path(temporary)).rename(packed)
-    return packed

@@ -1,7 +1,7 @@
-"""A worker without the competition's folder: runs, archives and hidden data come over HTTP, results go back.
+"""The worker: runs, archives and hidden data come from a client, in this process or over HTTP, and results go back.
 
-What is hidden lies in the worker's cache under the hash of its content, readable for its user alone as far as the
-sandbox allows: its user reads training images, and the boxes see nothing else.
+What is hidden and came over the network lies in the worker's cache under the hash of its content, readable for its user
+alone as far as the sandbox allows: its user reads training images, and the boxes see nothing else.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from longshot.arena import environments, sandbox, submission_runs
-from longshot.arena.client import Client
 from longshot.arena.competition_data import HiddenTask, load_tasks
 from longshot.arena.inside.wire import one_line
 from longshot.arena.policy import Refusal
@@ -30,103 +29,109 @@ from longshot.arena.settings import Competition, Phase
 from longshot.arena.submission_runs import RunOutcome, score_run
 from longshot.base import UserError, cache_dir, cache_places, read_record, write_text
 
-BEAT = 10.0  # seconds between two signs of life, which also carry what was printed
 FREE = 1 << 30  # bytes of disk below which no run is taken: the worker pauses, and says so
-TRIES = 40
-PAUSE = 2.0  # seconds between two questions when nothing waits
 
 
-class RemoteData:
+class WorkClient(Protocol):
+    """What asks for runs: :class:`~longshot.arena.client.Client`, or the services themselves in this process."""
+
+    pause: float  # seconds between two questions when nothing waits
+    beat: float  # seconds between two signs of life, which also carry what was printed
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, Any] | None = None,
+        body: Any = None,
+        data: bytes | None = None,
+    ) -> Any: ...
+
+    def fetch(
+        self, path: str, target: Path, sha256: str | None, *, query: dict[str, Any] | None = None
+    ) -> Path: ...
+
+    def patient(self) -> None: ...
+
+    def hurried(self) -> Self: ...
+
+    def private(self) -> list[Path]: ...
+
+
+class FetchedData:
     """The data of one run, as ``CompetitionData`` has them, from files that were fetched.
 
     Parameters
     ----------
     competition : Competition
         Its settings.
-    blobs : Path
-        Where hidden data lie, by hash.
+    paths : mapping
+        Hash → file.
     files : dict
         The job's files.
+    hidden : list of Path
+        What no submission may see.
     """
 
-    def __init__(self, competition: Competition, blobs: Path, files: dict[str, Any]) -> None:
-        self.competition, self.blobs, self.files = competition, blobs, files
+    def __init__(
+        self, competition: Competition, paths: Mapping[str, Path], files: dict[str, Any], hidden: list[Path]
+    ) -> None:
+        self.competition, self.paths, self.files, self.hidden = competition, paths, files, hidden
 
     def training_files(self, phase: Phase) -> dict[str, Path]:
         """Map file name in the sandbox's data folder → file."""
-        return {blob["name"]: self.blobs / blob["sha256"] for blob in self.files["training"]}
+        return {blob["name"]: self.paths[blob["sha256"]] for blob in self.files["training"]}
 
     def pixels(self, name: str) -> NDArray[np.uint8]:
         """Return uint8 [N, S, S, 3] of a test dataset."""
         digest = next(blob["sha256"] for blob in self.files["images"] if blob["name"] == name)
-        images: NDArray[np.uint8] = np.load(self.blobs / digest, mmap_mode="r", allow_pickle=False)
+        images: NDArray[np.uint8] = np.load(self.paths[digest], mmap_mode="r", allow_pickle=False)
         return images
 
     def test_tasks(self, phase: Phase, seed: int, submission: int | None = None) -> list[HiddenTask]:
         """Return the tasks of the run."""
-        return load_tasks((self.blobs / self.files["tasks"]["sha256"]).read_text(encoding="utf-8"))
+        return load_tasks(self.paths[self.files["tasks"]["sha256"]].read_text(encoding="utf-8"))
 
     def private(self) -> list[Path]:
         """List what no submission may see: everything that was fetched, and the cache."""
-        return [self.blobs, *(path for path in cache_places() if path.exists())]
+        return self.hidden
 
 
 def work(
-    client: Client,
-    *,
-    forever: bool = False,
-    tell: Callable[[str], None] = lambda text: None,
-    beat: float = BEAT,
+    client: WorkClient, *, forever: bool = False, tell: Callable[[str], None] = lambda text: None
 ) -> int:
-    """Do waiting runs until none is left (or for ever); gives the number of runs done."""
+    """Do waiting runs until none is left (or for ever); gives the number of runs done. ``tell`` hears of each end."""
     sandbox.require()
-    client.tries = max(client.tries, TRIES)  # a run of hours is not given up for a restart of the server
+    client.patient()
     name = f"{socket.gethostname()[:30]}:{os.getpid()}:{time.time_ns() % 10**10}"
-    bench = Bench(client, name, beat)
-    done = 0
+    bench = Bench(client, name)
+    done, told = 0, ""
     try:
         while True:
-            job: dict[str, Any] | None
-            wait: str | None
-            if (free := shutil.disk_usage(bench.blobs).free) < FREE:
-                why = f"{free >> 20:,} MB of disk are free on it, and {FREE >> 20:,} are needed"
-                client.ask("POST", "/work/stop", body={"worker": name, "why": why})
-                tell(f"pausing: {why}")
-                job, wait = None, why
-            else:
-                claiming = _claim(client, name, forever, tell)
-                job, wait = claiming["job"], claiming["wait"]
-            if job is None:
-                if wait is None and not forever:
-                    return done
-                time.sleep(PAUSE)
-                continue
             try:
-                ending = bench.do(job)
-            except UserError as error:
-                if not forever:
+                job, wait = bench.claim()
+                if wait and wait != told:
+                    tell(one_line(f"waiting: {wait}"))
+                told = wait or ""
+                if job is None:
+                    if wait is None and not forever:
+                        return done
+                    time.sleep(client.pause)
+                    continue
+                ending, ended = bench.do(job)
+            except UserError as error:  # the data, the disk, the network: nobody's run would go better
+                lasting = isinstance(error, Refusal) and error.status in (401, 403, 422)
+                if not forever or lasting:
                     raise
                 tell(one_line(f"waiting: {error}"))
-                time.sleep(5 * PAUSE)
+                time.sleep(5 * client.pause)
                 continue
-            done += ending is not None
-            line = f"submission {job['submission']}, seed {job['seed']}: "
-            tell(one_line(line + (ending or "was cancelled, or taken over by another worker")))
+            done += ended
+            tell(one_line(f"submission {job['submission']}, seed {job['seed']}: {ending}"))
     finally:
         with suppress(UserError):
             client.ask("POST", "/work/stop", body={"worker": name})
-
-
-def _claim(client: Client, name: str, forever: bool, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Claim the next run; who works for ever waits for a server that is away."""
-    while True:
-        try:
-            return dict(client.ask("POST", "/work/claim", body={"worker": name}))
-        except UserError as error:
-            if not forever or (isinstance(error, Refusal) and error.status in (401, 403, 422)):
-                raise
-            tell(one_line(f"waiting: {error}"))
-            time.sleep(5 * PAUSE)
 
 
 class Bench:
@@ -134,16 +139,14 @@ class Bench:
 
     Parameters
     ----------
-    client : Client
-        What asks the server.
+    client : WorkClient
+        What asks for runs.
     name : str
         The worker's own name.
-    beat : float
-        Seconds between two signs of life.
     """
 
-    def __init__(self, client: Client, name: str, beat: float) -> None:
-        self.client, self.name, self.beat = client, name, beat
+    def __init__(self, client: WorkClient, name: str) -> None:
+        self.client, self.name = client, name
         settings = client.ask("GET", "/work")
         self.blobs = cache_dir("competitions", settings["id"])
         self.blobs.chmod(0o755)
@@ -163,44 +166,48 @@ class Bench:
         self.equipment = environments.equipment(self.competition)
         self.settings = settings
 
-    def do(self, job: dict[str, Any]) -> str | None:
-        """Do one run; gives how it ended, None when it was no longer this worker's."""
+    def claim(self) -> tuple[dict[str, Any] | None, str | None]:
+        """Claim the next run; without one, say why one that waits is not handed out."""
+        if (free := shutil.disk_usage(self.blobs).free) < FREE:
+            why = f"{free >> 20:,} MB of disk are free on it, and {FREE >> 20:,} are needed"
+            self.client.ask("POST", "/work/stop", body={"worker": self.name, "why": why})
+            return None, why
+        claiming = self.client.ask("POST", "/work/claim", body={"worker": self.name})
+        return claiming["job"], claiming["wait"]
+
+    def do(self, job: dict[str, Any]) -> tuple[str, bool]:
+        """Do one run; return how it ended, and whether that was recorded as its end."""
         query = {"worker": self.name, "attempt": job["attempt"]}
         base = f"/work/runs/{job['run']}"
         try:
             with tempfile.TemporaryDirectory(prefix="longshot-run-") as folder:
                 Path(folder).chmod(0o755)
-                return self._run(
-                    job, Path(folder) / f"{job['submission']:06d}" / f"seed-{job['seed']}", base, query
-                )
+                run = Path(folder) / f"{job['submission']:06d}" / f"seed-{job['seed']}"
+                ending = self._run(job, run, base, query)
+            return ending or "was cancelled, or taken over by another worker", ending is not None
         except Refusal as error:
             if error.status == 409:  # not ours any more
-                return None
+                return "was cancelled, or taken over by another worker", False
             raise
         except UserError as error:
-            # This machine's fault, or the network's: nobody's run would go better here.
             self._give_back(base, query, f"the worker stopped: {error}", counted=False)
             raise
         except Exception as error:
-            why = submission_runs.runner_failed(error)
+            why = submission_runs.runner_failed(error)  # the queue goes on
             self._give_back(base, query, why, counted=True)
-            return why
+            return why, False
         except BaseException:  # Ctrl-C
             self._give_back(base, query, "the worker was stopped", counted=False)
             raise
 
     def _run(self, job: dict[str, Any], folder: Path, base: str, query: dict[str, Any]) -> str | None:
+        """Do one run in ``folder``; return how it ended, None when it was no longer this worker's."""
         begun = time.monotonic()
         folder.mkdir(parents=True)
         alive = self._alive(base, query, folder / "log.txt", job["phase"])
-        with submission_runs.signs_of_life(self.beat, alive) as lost_run:
+        with submission_runs.signs_of_life(self.client.beat, alive) as lost_run:
             self._read(self.client.ask("GET", "/work"))
-            for blob in (*job["files"]["training"], *job["files"]["images"], job["files"]["tasks"]):
-                self.client.fetch(
-                    f"/work/blobs/{blob['sha256']}", self.blobs / blob["sha256"], blob["sha256"]
-                )
-            data = RemoteData(self.competition, self.blobs, job["files"])
-            outcome = self._outcome(job, data, folder, base, query, lost_run)
+            outcome = self._outcome(job, folder, base, query, lost_run)
             if lost_run.is_set():
                 return None
             for name in ("log.txt", "printed.txt", "answers.jsonl", "scores.json", "task_scores.json"):
@@ -215,22 +222,21 @@ class Bench:
         return f"scored {outcome.scores['overall']['normalized_accuracy']:.4f}"
 
     def _outcome(
-        self,
-        job: dict[str, Any],
-        data: RemoteData,
-        folder: Path,
-        base: str,
-        query: dict[str, Any],
-        stop: threading.Event,
+        self, job: dict[str, Any], folder: Path, base: str, query: dict[str, Any], stop: threading.Event
     ) -> RunOutcome:
-        phase = self.competition.phase(job["phase"])
+        files = job["files"]
+        digests = [blob["sha256"] for blob in (*files["training"], *files["images"], files["tasks"])]
+        paths = {each: self.client.fetch(f"/work/blobs/{each}", self.blobs / each, each) for each in digests}
+        caches = [path for path in cache_places() if path.exists()]
+        data = FetchedData(self.competition, paths, files, [self.blobs, *caches, *self.client.private()])
         if job["kind"] == "score":
-            answers = folder / "answers.jsonl"
-            response = self.client.ask("GET", f"{base}/answers", query=query, stream=True)
-            answers.write_bytes(response.content)
+            answers = self.client.fetch(f"{base}/answers", folder / "answers.jsonl", None, query=query)
+            if answers.parent != folder:
+                shutil.copyfile(answers, folder / "answers.jsonl")
+            phase = self.competition.phase(job["phase"])
             return RunOutcome(score_run(data, phase, job["seed"], job["submission"], folder), None)
         archive = folder.parent / "submission.zip"
-        self.client.fetch(f"{base}/archive", archive, job["archive"]["sha256"], query=query)
+        archive = self.client.fetch(f"{base}/archive", archive, job["archive"]["sha256"], query=query)
         claimed = Claim(*(job[name] for name in Claim._fields))
         return submission_runs.outcome(self.competition, data, claimed, archive, folder, stop, self.equipment)
 
@@ -241,8 +247,7 @@ class Bench:
 
     def _alive(self, base: str, query: dict[str, Any], log: Path, phase: str) -> Callable[[], bool]:
         """Make a check whether the run is still ours, which also sends the server what was printed since the last."""
-        client = Client(self.client.url, tries=1)
-        client._session.headers.update(self.client._session.headers)
+        client = self.client.hurried()
         sent = 0
 
         def alive() -> bool:
