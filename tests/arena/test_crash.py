@@ -13,8 +13,8 @@ import pytest
 from forked import ForkedProcess, ForkServer
 from longshot.arena import Competition, queue, submission_runs, work, worker
 from longshot.arena.database_tables import runs
-from longshot.arena.local_client import WORKER, LocalClient
 from longshot.arena.store import Store
+from longshot.arena.worker import WORKER, LocalClient
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
 
@@ -24,7 +24,7 @@ import sys, time
 from pathlib import Path
 from longshot.arena import queue, submission_runs, worker
 from longshot.arena.inside import blind_tasks
-from longshot.arena.local_client import WORKER, LocalClient
+from longshot.arena.worker import WORKER, LocalClient
 
 folder, marks, when, function = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
 

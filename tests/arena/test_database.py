@@ -18,8 +18,8 @@ import sqlalchemy as sa
 
 from longshot.arena import Competition, queue, work
 from longshot.arena.database_tables import runs, submissions, teams
-from longshot.arena.local_client import insist
 from longshot.arena.store import Store
+from longshot.arena.worker import insist
 from longshot.base import UserError
 
 NUMBERS = itertools.count()

@@ -285,8 +285,3 @@ def fits(password: str, kept_hash: str | None, gate: threading.BoundedSemaphore)
 def _scrypt(password: str, salt: bytes, cost: int, block: int, parallel: int) -> bytes:
     secret = password.encode("utf-8", "surrogatepass")
     return hashlib.scrypt(secret, salt=salt, n=cost, r=block, p=parallel, maxmem=_MEMORY, dklen=32)
-
-
-def _written(cost: int, block: int, parallel: int, salt: bytes, digest: bytes) -> str:
-    parts = base64.b64encode(salt).decode(), base64.b64encode(digest).decode()
-    return f"scrypt${cost}${block}${parallel}${parts[0]}${parts[1]}"

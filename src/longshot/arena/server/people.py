@@ -22,7 +22,7 @@ from longshot.arena.database_tables import (
     teams,
 )
 from longshot.arena.entry_rules import same, tidy
-from longshot.arena.policy import VISITOR, Person, Refusal, not_there, permit
+from longshot.arena.policy import OF_ROLE, VISITOR, Person, Refusal, not_there, permit
 from longshot.arena.queue import alone
 from longshot.arena.server import credentials
 from longshot.arena.server.server_context import Line, ServerContext, record
@@ -220,7 +220,7 @@ def first_organiser(context: ServerContext) -> Invitation | None:
     return new_invitation(context, HOST, kind="account", role="organiser", days=2)
 
 
-HOST = Person("organiser", name="the server's owner", scopes=frozenset(("admin",)), via="session")
+HOST = Person("organiser", name="the server's owner", scopes=OF_ROLE["organiser"], via="session")
 
 
 def _accounts(context: ServerContext, which: sa.ColumnElement[bool]) -> list[Account]:
