@@ -63,6 +63,22 @@ def same(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
+# Cyrillic and Greek letters that look like Latin ones, as in Unicode's confusables (UTS 39).
+_LOOKALIKES = str.maketrans(
+    "АВЕКМНОРСТУХІЈЅԌԚԜаеорсухіјѕһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧαινορυ",
+    "ABEKMHOPCTYXIJSGQWaeopcyxijshdqwABEZHIKMNOPTYXaivopu",
+)
+
+
+def skeleton(name: str) -> str:
+    """Fold a name so that names count as one which look alike: as ``same``, and across alphabets.
+
+    >>> skeleton("Ada") == skeleton("\\u0410d\\u0430"), same("Ada") == same("\\u0410d\\u0430")
+    (True, False)
+    """
+    return same(unicodedata.normalize("NFKC", name).translate(_LOOKALIKES))
+
+
 def team_number(connection: Connection, name: str, ranked: bool, pseudonym: str | None) -> int:
     """Return the team of that name, made where it is new; store its pseudonym and conflict of interest.
 
@@ -70,11 +86,11 @@ def team_number(connection: Connection, name: str, ranked: bool, pseudonym: str 
     """
     everyone = connection.execute(sa.select(teams)).mappings().all()
     own = next((row for row in everyone if same(row["name"]) == same(name)), None)
-    taken = {same(row["pseudonym"]) for row in everyone if row is not own and row["pseudonym"]}
-    if own is None and same(name) in taken:
+    strangers = [row for row in everyone if row is not own]
+    taken = {skeleton(row[key]) for row in strangers for key in ("name", "pseudonym") if row[key]}
+    if own is None and skeleton(name) in taken:
         raise UserError(f"The name '{name}' is taken", "choose another {team}")
-    taken |= {same(row["name"]) for row in everyone if row is not own}
-    if pseudonym is not None and same(pseudonym) in taken:
+    if pseudonym is not None and skeleton(pseudonym) in taken:
         raise UserError(f"The pseudonym '{pseudonym}' is taken", "choose another {pseudonym}")
     if own is None:
         values = {"name": name, "pseudonym": pseudonym, "ranked": ranked, "created": now()}

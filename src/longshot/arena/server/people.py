@@ -21,7 +21,7 @@ from longshot.arena.database_tables import (
     now,
     teams,
 )
-from longshot.arena.entry_rules import same, tidy
+from longshot.arena.entry_rules import same, skeleton, tidy
 from longshot.arena.policy import OF_ROLE, VISITOR, Person, Refusal, not_there, permit
 from longshot.arena.queue import alone
 from longshot.arena.server import credentials
@@ -118,7 +118,7 @@ def register(
     with alone(context.store) as connection:
         invitation = None if code is None else take_invitation(context, connection, code, "account")
         folded = same(title)
-        if connection.execute(sa.select(accounts.c.id).where(accounts.c.folded == folded)).first():
+        if skeleton(title) in map(skeleton, connection.execute(sa.select(accounts.c.name)).scalars()):
             raise Refusal(409, f"The name '{title}' is taken", "choose another name")
         role = "participant" if invitation is None else invitation["role"]
         state = "pending" if invitation is None else "active"
@@ -285,7 +285,7 @@ def found_team(context: ServerContext, person: Person, *, name: Line, pseudonym:
     with alone(context.store) as connection:
         _outside(connection, person)
         names = connection.execute(sa.select(teams.c.name)).scalars()
-        if entry_rules.same(title) in map(entry_rules.same, names):
+        if skeleton(title) in map(skeleton, names):
             raise Refusal(409, f"The team name '{title}' is taken", "choose another name")
         number = entry_rules.team_number(connection, title, True, shown)
         _join(connection, person, number, leads=True)
