@@ -114,14 +114,14 @@ def work(
     client.patient()
     name = f"{socket.gethostname()[:30]}:{os.getpid()}:{time.time_ns() % 10**10}"
     bench = Bench(client, name)
-    done, told = 0, ""
+    done, last_wait = 0, ""
     try:
         while True:
             try:
                 job, wait = bench.claim()
-                if wait and wait != told:
+                if wait and wait != last_wait:
                     tell(one_line(f"waiting: {wait}"))
-                told = wait or ""
+                last_wait = wait or ""
                 if job is None:
                     if wait is None and not forever:
                         return done
@@ -338,7 +338,7 @@ class LocalClient:
         try:
             answer = insist(lambda: operation.service(self.context, self.person, **sent))
         except Refusal as error:
-            if isinstance(error.__cause__, UserError):  # what strangers are not told
+            if isinstance(error.__cause__, UserError):  # what strangers are not last_wait
                 raise error.__cause__ from error
             raise
         if isinstance(answer, Written):

@@ -78,11 +78,11 @@ WORKER_OPERATIONS: list[Operation] = [
     get("/work/blobs/{sha256}", "work.read", read_blob, file=_BINARY),
     get(f"{_RUN}/archive", "work.read", worker_api.archive_file, file=_BINARY),
     get(f"{_RUN}/answers", "work.read", worker_api.answers_file, file=_BINARY),
-    post(f"{_RUN}/alive", "work.write", worker_api.beat, asked=_HOLDS),
+    post(f"{_RUN}/alive", "work.write", worker_api.beat, query_names=_HOLDS),
     post(f"{_RUN}/log", "work.write", worker_api.append_log, raw=worker_api.LIVE),
     put(f"{_RUN}/files/{{name}}", "work.write", worker_api.put_file, raw=max(worker_api.FILES.values())),
-    post(f"{_RUN}/finish", "work.write", worker_api.finish_job, asked=_HOLDS),
-    post(f"{_RUN}/release", "work.write", worker_api.release_job, asked=_HOLDS),
+    post(f"{_RUN}/finish", "work.write", worker_api.finish_job, query_names=_HOLDS),
+    post(f"{_RUN}/release", "work.write", worker_api.release_job, query_names=_HOLDS),
 ]
 OPERATIONS: list[Operation] = [
     *PUBLIC_OPERATIONS,

@@ -57,7 +57,7 @@ class Operation:
     """A route: its address, who may ask, and the service that answers.
 
     What a request may bring follows from the service's parameters: those in the path, those that the route itself
-    fixes, and all others, behind the question mark (GET, raw bodies and ``asked``) or as a JSON body.
+    fixes, and all others, behind the question mark (GET, raw bodies and ``query_names``) or as a JSON body.
     """
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -65,7 +65,7 @@ class Operation:
     action: str
     service: Callable[..., Any]  # service(context, person, …); its docstring says what the route does
     fixed: Mapping[str, Any] = field(default_factory=dict)  # what the route itself tells the service
-    asked: tuple[str, ...] = ()  # parameters behind the question mark, beside a body
+    query_names: tuple[str, ...] = ()  # parameters behind the question mark, beside a body
     answer: Any = ...  # type of the answer, None: nothing; what the service says it returns unless given
     raw: int = 0  # most bytes of a raw body
     file: str = ""  # content type, where the answer is a file
@@ -87,14 +87,16 @@ class Operation:
     def query(self) -> type[Record] | None:
         """Return the record of what stands behind the question mark."""
         alone = self.method == "GET" or bool(self.raw)
-        return self._record(Query, lambda name: name not in self.parameters and (alone or name in self.asked))
+        return self._record(
+            Query, lambda name: name not in self.parameters and (alone or name in self.query_names)
+        )
 
     @cached_property
     def body(self) -> type[Record] | None:
         """Return the record of a JSON body."""
         if self.raw or self.method in ("GET", "DELETE"):
             return None
-        return self._record(Record, lambda name: name not in (*self.parameters, *self.asked))
+        return self._record(Record, lambda name: name not in (*self.parameters, *self.query_names))
 
     def form(self, path: str) -> type[Record] | None:
         """Return the record of the fields, which are texts, of a form that is sent to ``path``."""
