@@ -338,7 +338,7 @@ class LocalClient:
         try:
             answer = insist(lambda: operation.service(self.context, self.person, **sent))
         except Refusal as error:
-            if isinstance(error.__cause__, UserError):  # what strangers are not last_wait
+            if isinstance(error.__cause__, UserError):  # strangers do not hear it
                 raise error.__cause__ from error
             raise
         if isinstance(answer, Written):
