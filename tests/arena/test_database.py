@@ -189,6 +189,9 @@ def test_a_restart_of_the_server_loses_no_result(store, enter, server):
 
 def test_a_worker_runs_what_is_queued(competition, store, enter, needs_sandbox):
     number = enter()
+    url = store.engine.url.render_as_string(hide_password=False)
+    with (competition.folder / "competition.yaml").open("a") as file:
+        file.write(f"\ndatabase: {url}\n")
     assert work(competition.folder) == 1
     assert store.submission(number)["state"] == "scored"
 
