@@ -105,8 +105,8 @@ def cost_of_reads(folder: Path, *, participants: int = PARTICIPANTS, reads: int 
     from longshot.arena.server.server_context import ServerContext
 
     tokens, _ = _people(folder, participants, 0)
-    office = ServerContext(folder)
-    _score_everybody(office)
+    context = ServerContext(folder)
+    _score_everybody(context)
     context = multiprocessing.get_context("spawn")
     address, stop = context.Queue(), context.Event()
     server = context.Process(target=_serve, args=(folder, address, stop), daemon=True)
@@ -114,14 +114,14 @@ def cost_of_reads(folder: Path, *, participants: int = PARTICIPANTS, reads: int 
     try:
         host = address.get(timeout=300).split("/")[2]
         paths = (*READS, "page /", "page /board")
-        return {path: _cost(office, server.pid, host, path, tokens, reads) for path in paths}
+        return {path: _cost(context, server.pid, host, path, tokens, reads) for path in paths}
     finally:
         stop.set()
         server.join(60)
-        office.close()
+        context.close()
 
 
-def _cost(office: Any, process: int | None, host: str, path: str, tokens: list[str], reads: int) -> float:
+def _cost(context: Any, process: int | None, host: str, path: str, tokens: list[str], reads: int) -> float:
     import http.client
 
     from longshot.arena import queue
@@ -132,7 +132,7 @@ def _cost(office: Any, process: int | None, host: str, path: str, tokens: list[s
             if number == 0:
                 begun = _processor_seconds(process)
             if number % 20 == 0:
-                with office.store.change() as change:
+                with context.store.change() as change:
                     queue.sign(change, "w1", "running")
             index = number % len(tokens)
             where, headers = f"/api/v1{path}", {"Authorization": f"Bearer {tokens[index]}"}
@@ -148,17 +148,17 @@ def _cost(office: Any, process: int | None, host: str, path: str, tokens: list[s
     return 1000 * (_processor_seconds(process) - begun) / reads
 
 
-def _score_everybody(office: Any) -> None:
+def _score_everybody(context: Any) -> None:
     """A scored submission of every team, as workers would have left it."""
     from longshot.arena import queue
     from longshot.arena.database_tables import now, runs, submissions, teams
     from longshot.arena.store import note
 
-    phase = office.competition.phases[0]
-    numbers = [row["id"] for row in office.store.rows(teams.select())]
-    with queue.alone(office.store) as connection:
+    phase = context.competition.phases[0]
+    numbers = [row["id"] for row in context.store.rows(teams.select())]
+    with queue.alone(context.store) as connection:
         for rank, team in enumerate(numbers):
-            number = queue.insert(office.competition, connection, team, queue.Entry(phase, "free-style"))
+            number = queue.insert(context.competition, connection, team, queue.Entry(phase, "free-style"))
             score = {"state": "scored", "score": rank / len(numbers)}
             own = submissions.update().where(submissions.c.id == number)
             connection.execute(own.values(**score, charged=now()))
@@ -179,19 +179,21 @@ def _people(folder: Path, participants: int, workers: int) -> tuple[list[str], l
     from longshot.arena.server.server_context import ServerContext
 
     credentials.COST, credentials.PARALLEL = 1 << 4, 1
-    office = ServerContext(folder)
+    context = ServerContext(folder)
     tokens = []
     for number in range(participants):
-        name, code = f"person {number}", people.invite(office, people.HOST).code
-        people.register(office, name=name, password="a long password", code=code)
-        person = credentials.by_session(office, people.log_in(office, name=name, password="a long password"))
-        people.found_team(office, person, name=f"team {number}")
+        name, code = f"person {number}", people.invite(context, people.HOST).code
+        people.register(context, name=name, password="a long password", code=code)
+        person = credentials.by_session(
+            context, people.log_in(context, name=name, password="a long password")
+        )
+        people.found_team(context, person, name=f"team {number}")
         wish = {"name": "load", "scopes": ["submit", "read-own"]}
-        tokens.append(credentials.create_token(office, person, **wish).token)  # type: ignore[arg-type]
+        tokens.append(credentials.create_token(context, person, **wish).token)  # type: ignore[arg-type]
     makers = [
-        credentials.create_worker_token(office, people.HOST, name=f"w{n}").token for n in range(workers)
+        credentials.create_worker_token(context, people.HOST, name=f"w{n}").token for n in range(workers)
     ]
-    office.close()
+    context.close()
     return tokens, makers
 
 

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from longshot.arena import Competition, queue, submission_runs
+from longshot.arena import Competition, queue, work
 from longshot.arena.database_tables import runs, submissions, teams
 from longshot.arena.store import Store
+from longshot.arena.worker import insist
 from longshot.base import UserError
 
 NUMBERS = itertools.count()
@@ -182,15 +183,16 @@ def test_a_restart_of_the_server_loses_no_result(store, enter, server):
     number = enter()
     claimed = queue.claim(store, "w")
     server.run("pg_ctl", "-w", "-m", "fast", "restart")
-    assert submission_runs._insist(
-        lambda: queue.finish(store, claimed, "w", score=0.5, duration=1.0, reason=None)
-    )
+    assert insist(lambda: queue.finish(store, claimed, "w", score=0.5, duration=1.0, reason=None))
     assert store.submission(number)["state"] == "scored"
 
 
 def test_a_worker_runs_what_is_queued(competition, store, enter, needs_sandbox):
     number = enter()
-    assert submission_runs.work(competition, store) == 1
+    url = store.engine.url.render_as_string(hide_password=False)
+    with (competition.folder / "competition.yaml").open("a") as file:
+        file.write(f"\ndatabase: {url}\n")
+    assert work(competition.folder) == 1
     assert store.submission(number)["state"] == "scored"
 
 

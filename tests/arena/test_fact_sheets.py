@@ -97,22 +97,22 @@ def test_without_its_sheet_nobody_enters_the_final(competition, store, entered):
     entered("none")
     entered("half", {"title": "t", "summary": " "})
     full = entered("full", FULL)
-    rows = {row["team_name"]: row for row in ranking.enter_final(required(competition), store)}
-    assert rows["none"]["why"] == "no fact sheet"
-    assert rows["half"]["why"] == "its fact sheet lacks authors, summary, pretrained, data, code"
-    assert rows["full"]["enters"] and rows["full"]["id"] == full
-    assert stored_sheet(store.submission(rows["full"]["final"])["fact_sheet"]) == FULL
+    rows = {row.team: row for row in ranking.enter_final(required(competition), store)}
+    assert rows["none"].why_not == "no fact sheet"
+    assert rows["half"].why_not == "its fact sheet lacks authors, summary, pretrained, data, code"
+    assert rows["full"].feedback == full
+    assert stored_sheet(store.submission(rows["full"].final)["fact_sheet"]) == FULL
 
 
 def test_optional_sheets_keep_nobody_out(competition, store, entered):
     entered("none")
-    assert [row["enters"] for row in ranking.enter_final(competition, store)] == [True]
+    assert [row.why_not for row in ranking.enter_final(competition, store)] == [""]
 
 
 def test_a_sheet_that_comes_later_opens_the_final(competition, store, entered):
     number = entered("late")
     ranking.hand_in_sheet(store, number, FULL)
-    assert [row["enters"] for row in ranking.enter_final(required(competition), store)] == [True]
+    assert [row.why_not for row in ranking.enter_final(required(competition), store)] == [""]
     assert store.history(number)[-2]["what"] == "its fact sheet was handed in"
 
 

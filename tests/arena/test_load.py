@@ -29,21 +29,20 @@ for number in range(count):
     queue.enter(competition, store, source, team=f"team {number % 3}", phase="feedback", league="free-style")
 """
 WORK = """
-import sys
-from pathlib import Path
-from longshot.arena import submission_runs
-from longshot.arena.settings import load
-from longshot.arena.store import Store
+import json, sys
+from longshot.arena import submission_runs, work
 
 if sys.argv[2] == "quick":  # everything but the sandbox
-    outcome = submission_runs.RunOutcome({"overall": {"normalized_accuracy": 0.25}}, None)
+    metrics = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "macro_recall")
+    group = {"tasks": 1, **{name: 0.25 for name in metrics}, **{f"{name}_ci95": None for name in metrics}}
+    scores = {"overall": group, **{key: {"2": group} for key in ("by_dataset", "by_ways", "by_shots")}}
+    scores |= {"phase": "feedback", "seed": 1, "official": True, "meta_training_seconds": 0.1, "duration": 0.2}
     def run(data, phase, code, folder, **options):
         assert (code / "model.py").is_file()
-        (folder / "scores.json").write_text("{}")
-        return outcome
+        (folder / "scores.json").write_text(json.dumps(scores))
+        return submission_runs.RunOutcome(scores, None)
     submission_runs.run = run
-competition = load(Path(sys.argv[1]))
-submission_runs.work(competition, Store(competition), forever=True)
+work(sys.argv[1], forever=True)
 """
 
 
@@ -110,7 +109,7 @@ def check_each_scored_once(competition: Competition, store: Store, count: int) -
     assert sorted(row["submission"] for row in ends) == list(range(1, count + 1))
     for number in range(1, count + 1):
         folder = queue.archive_path(competition, number)
-        assert sorted(path.name for path in folder.iterdir()) == ["seed-1", "submission"]
+        assert sorted(path.name for path in folder.iterdir()) == ["seed-1", "submission.zip"]
         assert (folder / "seed-1" / "scores.json").is_file()
     assert not [path for path in (competition.folder / "submissions").iterdir() if path.name.startswith(".")]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import Competition, queue, ranking, submission_check, submission_runs
+from longshot.arena import Competition, queue, ranking, submission_check, work
 from longshot.arena.database_tables import runs
 from longshot.arena.settings import parse_time
 from longshot.arena.store import Store
@@ -180,9 +180,9 @@ def test_the_last_valid_submission_goes_to_the_final(competition, store, enter):
     enter("weak")
     score(store, -0.9)
     (entered, refused) = ranking.enter_final(competition, store)
-    assert (entered["id"], entered["enters"]) == (last, True)
-    assert refused["why"] == "-0.900 does not exceed -0.5"
-    assert ranking.enter_final(competition, store)[0]["final"] == entered["final"]  # once
+    assert entered.feedback == last and entered.final is not None
+    assert refused.why_not == "-0.900 does not exceed -0.5"
+    assert ranking.enter_final(competition, store)[0].final == entered.final  # once
     assert ranking.final_on(competition, store) is None
     for _ in range(3):
         score(store, 0.1)
@@ -237,8 +237,9 @@ def test_what_fails_is_told_and_the_queue_goes_on(competition, store, submission
     sources = [submission("damaged"), submission("hostile", meta=raising), submission("good")]
     for team, source in enumerate(sources):
         queue.enter(competition, store, source, team=f"t{team}", phase="feedback", league="free-style")
-    (queue.archive_path(competition, 1) / "submission" / "model.py").unlink()
-    assert submission_runs.work(competition, store) == len(sources)
+    with zipfile.ZipFile(queue.archive_path(competition, 1) / "submission.zip", "w") as damaged:
+        damaged.writestr("read.me", "nothing else")
+    assert work(competition.folder) == len(sources)
     for number, reason in enumerate(
         ["no model.py", "it failed in meta_fit with ValueError at model.py"], start=1
     ):

@@ -115,9 +115,9 @@ def test_the_threshold_must_be_exceeded_not_met(competition, store, enter):
 def test_only_one_final_entry_per_team_and_league(competition, store, enter):
     enter("a", 0.5)
     enter("a", 0.4, league="meta-learning")
-    first = [row["final"] for row in ranking.enter_final(competition, store)]
+    first = [row.final for row in ranking.enter_final(competition, store)]
     assert first == [3, 4]
-    assert [row["final"] for row in ranking.enter_final(competition, store)] == first
+    assert [row.final for row in ranking.enter_final(competition, store)] == first
     assert [row["origin"] for row in store.rows(submissions.select())] == [None, None, 1, 2]
     assert lines(store, 1)[-1] == "entered the final as submission 3"
     assert [row["seed"] for row in store.rows(runs.select().where(runs.c.submission == 3))] == [1, 2, 3]
@@ -134,7 +134,7 @@ def test_a_final_needs_a_phase_before_it(competition, store):
 def test_a_final_whose_only_entry_was_cancelled_has_no_end_yet(competition, store, enter):
     enter("a", 0.4)
     (row,) = ranking.enter_final(competition, store)
-    queue.cancel(store, row["final"], "an organiser")
+    queue.cancel(store, row.final, "an organiser")
     assert ranking.standing(competition, store, "final") == "provisional: runs are still to come"
 
 
@@ -162,7 +162,7 @@ def test_the_review_waits_for_every_run(competition, store, enter, state, open_s
     """A scored entry of the final beside one that waits, runs or failed for good."""
     for team in ("a", "b"):
         enter(team, 0.5)
-    first, second = (entry["final"] for entry in ranking.enter_final(competition, store))
+    first, second = (entry.final for entry in ranking.enter_final(competition, store))
     with store.change() as connection:
         for number, became in ((first, "scored"), (second, state)):
             rows = submissions.update().where(submissions.c.id == number)
@@ -186,7 +186,7 @@ def test_a_tie_in_the_final_goes_to_the_earlier_feedback_submission(competition,
     """b entered the final last, with what it had handed in first."""
     for team in ("a", "b"):
         enter(team, 0.5)
-    first, second = (entry["final"] for entry in ranking.enter_final(competition, store))
+    first, second = (entry.final for entry in ranking.enter_final(competition, store))
     created = {1: "2027-01-02 00:00:00", 2: "2027-01-01 00:00:00", first: "2027-02-01 00:00:00"}
     created[second] = "2027-02-02 00:00:00"
     with store.change() as connection:
@@ -348,7 +348,7 @@ def test_a_pseudonym_is_replaced_by_a_later_one_only(store, enter):
 def test_archives_have_numbers_of_six_digits(competition, enter):
     number = enter("a")
     assert queue.archive_path(competition, number) == competition.folder / "submissions" / "000001"
-    assert (competition.folder / "submissions" / "000001" / "submission" / "model.py").is_file()
+    assert (competition.folder / "submissions" / "000001" / "submission.zip").is_file()
 
 
 def test_a_zip_is_kept_as_it_came(competition, store, submission, tmp_path):

@@ -174,6 +174,9 @@ def test_pseudonyms_are_short_and_nobody_elses(run_cli, competition, store, subm
     assert "The pseudonym 'zorro' is taken; choose another --pseudonym" in submit("Bob", "zorro")
     assert "The pseudonym 'ADA' is taken" in submit("Bob", "ADA")
     assert "The name 'ZORRO' is taken; choose another --team" in submit("ZORRO")
+    twin = "\u0410d\u0430"  # Ada with Cyrillic letters
+    assert f"The name '{twin}' is taken" in submit(twin)
+    assert f"The pseudonym '{twin}' is taken" in submit("Bob", twin)
     assert "A pseudonym has 1 to 40 letters, this one has 41" in submit("Bob", "x" * 41)
     assert "A pseudonym has 1 to 40 letters, this one has 0" in submit("Bob", " ")
     assert [row["name"] for row in store.rows(teams.select())] == ["Ada"]  # refused ones leave no team behind

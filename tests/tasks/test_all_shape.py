@@ -34,8 +34,8 @@ def test_every_class_gives_what_it_has(tmp_path: Path, sizes: list[int], shot: i
     testbed = longshot.sample(dataset, tasks=3, shape=shape, copies="allow", allow_repeats=True)
     for task in testbed:
         assert task.way == len(sizes)
-        asked = np.bincount(task.query_label, minlength=task.way)
-        for name, own_shots, own_queries in zip(task.classes, task.shots, asked.tolist(), strict=True):
+        queries = np.bincount(task.query_label, minlength=task.way)
+        for name, own_shots, own_queries in zip(task.classes, task.shots, queries.tolist(), strict=True):
             size = sizes[int(name.removeprefix("class"))]
             assert own_queries == min(query, max(1, size - shot))
             assert own_shots == min(shot, size - own_queries)

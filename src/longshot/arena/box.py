@@ -125,13 +125,13 @@ class Box:
         )
 
     def _python(self, trusted: bool) -> str:
-        """The interpreter: that of the competition's environment where it has one."""
+        """Return the interpreter: that of the competition's environment where it has one."""
         if self.equipment.environment is None:
             return sys.executable
         return str((self.equipment.environment if trusted else sandbox.ENVIRONMENT) / "bin" / "python")
 
     def _lay_out(self, data: Mapping[str, Path]) -> Path:
-        """The folders of a submission that is trusted, beside its log; gives the one its program starts in."""
+        """Make the folders of a trusted submission beside its log; return the one its program starts in."""
         work = self.log.parent / "work"
         for name in ("data", "trained", "program"):
             (work / name).mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ class Box:
         return work / "program"
 
     def _settings(self, slot: int, trusted: bool) -> dict[str, Any]:
-        """What the program in the box is told first."""
+        """Return what the program in the box is sent first."""
         if trusted:
             work = self.log.parent.resolve() / "work"
             folders = {"data": work / "data", "trained": work / "trained", "work": work / "scratch"}
@@ -172,7 +172,7 @@ class Box:
 
     @contextlib.contextmanager
     def process(self, *, trains: bool = False) -> Iterator[BoxProcess]:
-        """A new process of the submission; within the block it is the only one, after it nothing of it is left.
+        """Start a new process of the submission, the only one within the block; nothing of it is left after it.
 
         ``trains``: it may write what the processes after it can only read. It is to be the first.
         """
@@ -206,7 +206,7 @@ class Box:
             reading.join(timeout=60)
 
     def _end(self) -> None:
-        """Have the process ended."""
+        """End the process and wait until it is gone."""
         with self._gone():
             self._control.send(spawn.STOP)
         self._hear(spawn.CLEAN)
@@ -231,7 +231,7 @@ class Box:
             raise self.gone() from error
 
     def gone(self) -> BoxError:
-        """Why there is no box any more, or no program in it."""
+        """Return the reason why the box, or the program in it, has ended."""
         self._threads[1].join(timeout=GRACE)
         if self._reason is not None:
             return BoxError(self._reason)
@@ -268,7 +268,7 @@ class Box:
                 signal.pidfd_send_signal(member, signal.SIGKILL)
 
     def _pump(self) -> None:
-        """What the program itself prints: faults, mostly."""
+        """Read what the program itself prints: faults, mostly."""
         assert self._process.stdout is not None
         with self._process.stdout as stream:
             self._printed.read(os.dup(stream.fileno()))
@@ -298,14 +298,14 @@ class BoxProcess:
         self.box, self._in, self._out, self._ended = box, incoming, outgoing, ended
 
     def send(self, kind: str, fields: dict[str, Any] | None = None, **arrays: np.ndarray[Any, Any]) -> None:
-        """One message to it; BoxError when it is gone or does not read."""
+        """Send one message to the process; raise BoxError when it is gone or does not read."""
         try:
             wire.send(self._out, kind, fields, self.box.deadline, **arrays)
         except wire.WireError as error:
             raise self._explain(error) from error
 
     def receive(self, kind: str) -> wire.Message:
-        """The next message, which must be of ``kind``; BoxError with the reason for anything else."""
+        """Receive the next message, which must be of ``kind``; raise BoxError with the reason for anything else."""
         try:
             message = wire.receive(self._in, self.box.limits.answer, self.box.deadline)
         except wire.WireError as error:
@@ -350,7 +350,7 @@ class Printed:
         os.close(descriptor)
 
     def text(self) -> str:
-        """All of it, control characters made visible."""
+        """Return all that was printed, control characters made visible."""
         text = readable(self._kept.decode("utf-8", "replace"))
         if self._dropped:
             text += f"\n[{self._dropped:,} more bytes were printed and not kept]\n"

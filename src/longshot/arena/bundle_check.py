@@ -97,7 +97,7 @@ class _Checker:
         return False
 
     def _words(self, name: Any, where: str) -> None:
-        """A page: a file that is there, is text and is not empty."""
+        """Check a page: a file that is there, is text and is not empty."""
         if not self._file(name, where):
             return
         try:
@@ -213,7 +213,7 @@ class _Checker:
                 self.say(f"{where}: '{key}' is {phase[key]!r} and must be true or false.")
 
     def _sequence(self, phases: list[dict[str, Any]]) -> None:
-        """Phases follow each other: every start is later than the end before it, equal times are refused."""
+        """Check that every phase starts later than the end of the one before it; equal times are refused."""
         for phase in phases:
             start, end = _moment(phase.get("start")), _moment(phase.get("end"))
             if start is not None and end is not None and end <= start:
@@ -270,7 +270,7 @@ class _Checker:
 
 
 def _moment(value: Any) -> dt.datetime | None:
-    """A date-time in UTC, None where it is none."""
+    """Parse a date-time as UTC; None where it is none."""
     try:
         moment = dt.datetime.fromisoformat(str(value))
     except ValueError:
@@ -299,7 +299,7 @@ def bundle_settings(
     used: Sequence[Sequence[int]],
     docker_image: str,
 ) -> str:
-    """The text; ``used`` are the indices of every phase's tasks."""
+    """Write the text of a bundle's competition.yaml; ``used`` are the indices of every phase's tasks."""
     required = competition.fact_sheet == "required"
     leagues = _question("league", "select", "League", list(competition.leagues), required=True)
     questions = {
@@ -384,6 +384,6 @@ def _written(moment: dt.datetime) -> str:
 
 
 def _question(key: str, kind: str, title: str, selection: Any, *, required: bool) -> dict[str, Any]:
-    """A field of the fact sheet as a question of the platform."""
+    """Return a field of the fact sheet as a question of the platform."""
     shown = {"title": title, "selection": selection, "is_required": required, "is_on_leaderboard": False}
     return {"key": key, "type": kind, **shown}

@@ -34,7 +34,7 @@ QUEUE_SECONDS = 600  # the public queue ends what takes longer
 
 
 def bundle_pages(competition: Competition, taking: Sequence[Phase], stored: int, runs: int) -> dict[str, str]:
-    """File name → text; ``taking`` are the phases that take submissions, ``stored`` the bytes of the input data."""
+    """Map file name → text; ``taking`` are the phases with submissions, ``stored`` the bytes of the input data."""
     phases = "".join(
         template("phase.md").format(
             name=phase.name,
@@ -64,7 +64,7 @@ def bundle_pages(competition: Competition, taking: Sequence[Phase], stored: int,
 
 
 def _logs(taking: Sequence[Phase]) -> str:
-    """What comes out of runs, phase by phase."""
+    """Say what comes out of runs, phase by phase."""
     open_phases = [phase.name for phase in taking if phase.logs == "printed"]
     text = (
         "What it prints is dropped, and of a failure the log has the stage, the kind of Python's exception and a line "
@@ -79,7 +79,7 @@ def _logs(taking: Sequence[Phase]) -> str:
 
 
 def _packages(competition: Competition) -> str:
-    """What the competition promises submissions beyond what its programs need."""
+    """Say which packages the competition promises submissions beyond what its programs need."""
     if not competition.requirements:
         return ""
     path = competition.folder / competition.requirements
@@ -91,7 +91,7 @@ def _packages(competition: Competition) -> str:
 
 
 def _allowed(per_day: int, total: int) -> str:
-    """The submissions of a team in words."""
+    """Say in words how many submissions a team has."""
     if total == 1:
         return "1 submission"
     limits = [f"{per_day} a day"] if per_day else []
@@ -114,7 +114,7 @@ class SealedImages:
         self.content = sealed_pictures.seal(sealed_pictures.pack(_encoded(data, name, order)), self.key)
 
     def task(self, task: HiddenTask) -> dict[str, Any]:
-        """A task as ingestion needs it: without the labels of its queries."""
+        """Return a task as ingestion needs it: without the labels of its queries."""
         facts = {name: getattr(task, name) for name in ("dataset", "ways", "shots", "seed")}
         labels = {"support_label": task.support_label.tolist()}
         return {
@@ -126,14 +126,14 @@ class SealedImages:
 
     @property
     def entry(self) -> dict[str, str]:
-        """Where it is and what opens it, for the program of a run that needs it."""
+        """Return file and key, for the program of a run that needs the images."""
         return {"file": self.file, "key": self.key.hex()}
 
 
 def seal_images(
     data: CompetitionData, train: Sequence[str], tasks: Sequence[HiddenTask]
 ) -> dict[str, SealedImages]:
-    """Dataset → its sealed images: all of those to train on, of the others the images of ``tasks``."""
+    """Map dataset → its sealed images: all of a training dataset, else those of ``tasks``."""
     used = {name: np.arange(len(data.dataset(name))) for name in train}
     for name in dict.fromkeys(task.dataset for task in tasks):
         parts = [part for task in tasks if task.dataset == name for part in (task.support, task.query)]
@@ -147,7 +147,7 @@ def seal_images(
 
 
 def _encoded(data: CompetitionData, name: str, rows: Ints) -> list[bytes]:
-    """The images as WebP without loss: as they came where that is smaller than the competition's size, else at it."""
+    """Encode images as lossless WebP: as they came where that is smaller than the competition's size, else at it."""
     dataset, size = data.dataset(name), data.competition.image_size
     making = threading.Lock()
     resized: list[NDArray[np.uint8]] = []
@@ -177,7 +177,7 @@ COMMANDS = {
 
 
 def _is_bundle(path: Path) -> bool:
-    """Whether ``write_bundle`` wrote a file, by the names inside."""
+    """Tell by the names inside whether ``write_bundle`` wrote a file."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     return names[0] == "competition.yaml" and {"ingestion", "reference"} <= {
@@ -271,7 +271,7 @@ def write_bundle(
 
 
 def _of_league(competition: Competition, league: str | None) -> Competition:
-    """The competition of one league alone; as it is where none is named."""
+    """Return the competition of one league alone; as it is where none is named."""
     if league is None:
         return competition
     if league not in competition.leagues:
@@ -289,7 +289,7 @@ def _run(
     tasks: Sequence[HiddenTask],
     images: Mapping[str, SealedImages],
 ) -> dict[str, Any]:
-    """All that the ingestion of one run needs and no submission may read: keys, rows, support labels."""
+    """Return all that the ingestion of one run needs and no submission may read: keys, rows, support labels."""
     train = [
         {
             "name": name,
@@ -312,7 +312,7 @@ def _run(
 
 
 def _truth(tasks: Sequence[HiddenTask]) -> dict[str, Any]:
-    """The labels, and the quantiles of Student's t that the scoring program has no library for."""
+    """Return the labels, and the quantiles of Student's t that the scoring program has no library for."""
     return {
         "tasks": [
             {
@@ -344,7 +344,7 @@ def _programs(*names: str, folder: str = "") -> dict[str, bytes]:
 
 
 def _ingestion() -> dict[str, bytes]:
-    """The program; below ``host`` is what a submission may read, Longshot included, as in the sandbox."""
+    """Read the program; below ``host`` is what a submission may read, Longshot included, as in the sandbox."""
     files = {
         **_programs("ingestion"),
         "metadata.yaml": yaml.safe_dump({"command": COMMANDS["ingestion"]}).encode(),

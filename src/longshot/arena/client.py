@@ -17,6 +17,9 @@ API = "api/v1"
 TRIES = 4  # while a server does not answer, with pauses of 1, 2, 4, 8 seconds
 LONGEST = 8.0  # seconds of such a pause
 TIMEOUT = (10.0, 120.0)  # seconds to connect, and without a byte
+PATIENT = 40  # tries of a worker: a run of hours is not given up for a restart of the server
+PAUSE = 2.0  # seconds between two questions of a worker when nothing waits
+BEAT = 10.0  # seconds between two signs of life of a worker
 TOKEN = "LONGSHOT_TOKEN"  # the environment's variable that holds one's token
 
 
@@ -46,6 +49,8 @@ class Client:
     tries : int
         How often to ask while the server does not answer.
     """
+
+    pause, beat = PAUSE, BEAT
 
     def __init__(self, url: str, token: str | None = None, *, tries: int = TRIES) -> None:
         import requests
@@ -78,7 +83,7 @@ class Client:
         data: bytes | None = None,
         stream: bool = False,
     ) -> Any:
-        """The answer to a request; UserError with the server's sentence where it refuses.
+        """Send a request and return its answer; raise UserError with the server's sentence where it refuses.
 
         What may be asked twice is asked again while the server does not answer or says that it will soon; the server
         sees to it that nothing is done twice.
@@ -137,8 +142,24 @@ class Client:
             ) from None
         raise Refusal(answer.status_code, fact, remedy)
 
-    def fetch(self, path: str, target: Path, sha256: str, *, query: dict[str, Any] | None = None) -> Path:
-        """A file by its hash: not fetched where it is there, and not kept where it is another."""
+    def patient(self) -> None:
+        """Go on asking for as long as a worker does."""
+        self.tries = max(self.tries, PATIENT)
+
+    def hurried(self) -> Client:
+        """Return a client that asks once, for another thread."""
+        client = Client(self.url, tries=1)
+        client._session.headers.update(self._session.headers)
+        return client
+
+    def private(self) -> list[Path]:
+        """List what no submission may see of a competition that is elsewhere: nothing of it is here."""
+        return []
+
+    def fetch(
+        self, path: str, target: Path, sha256: str | None, *, query: dict[str, Any] | None = None
+    ) -> Path:
+        """Fetch a file, by its hash where it has one: skipped where it is there, discarded where it is another."""
         if target.is_file():
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +171,7 @@ class Client:
                 for piece in _pieces(answer):
                     digest.update(piece)
                     out.write(piece)
-            if digest.hexdigest() != sha256:
+            if sha256 is not None and digest.hexdigest() != sha256:
                 raise UserError(
                     f"The file {target.name[:12]}… from {self.url} is not what it should be; ask again."
                 )
@@ -171,7 +192,7 @@ def _pieces(answer: Any) -> Iterator[bytes]:
 
 
 def _reason(error: Exception) -> str:
-    """The innermost cause of a failed connection, in a few words."""
+    """Return the innermost cause of a failed connection, in a few words."""
     cause: BaseException = error
     while cause.__cause__ is not None or cause.__context__ is not None:
         cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]

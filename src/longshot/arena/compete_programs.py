@@ -31,7 +31,7 @@ def command() -> None:
 
 
 def score_text(score: float | None) -> str:
-    """A score with four digits; nothing where there is none."""
+    """Format a score with four digits; empty where there is none."""
     return "" if score is None else f"{score:.4f}"
 
 
@@ -179,7 +179,7 @@ def make_submission_command(
 
 
 def read_settings(texts: tuple[str, ...]) -> dict[str, Any]:
-    """``KEY=VALUE`` texts as settings; values are JSON where they can be read so, else texts."""
+    """Parse ``KEY=VALUE`` texts as settings; values are JSON where they can be read so, else texts."""
     settings: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")

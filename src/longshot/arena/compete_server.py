@@ -24,14 +24,14 @@ _required_server = click.option(
 
 
 def at_server(server: str, token: str | None) -> RemoteCompetition:
-    """The competition at an address."""
+    """Connect to the competition at an address."""
     from longshot.arena import connect
 
     return connect(server, token)
 
 
 def folder_or_server(server: str | None, words: list[Any], names: list[str], needed: int) -> list[Any]:
-    """Arguments of a command that takes FOLDER first, or none of it with --server."""
+    """Sort the arguments of a command that takes FOLDER first, or none with --server."""
     texts = [word for word in words if word is not None]
     if server is None:
         if not texts:
@@ -46,7 +46,7 @@ def folder_or_server(server: str | None, words: list[Any], names: list[str], nee
 
 
 def whole_number(text: Any) -> int | None:
-    """A submission's number that stands where a folder may."""
+    """Parse a submission's number that stands where a folder may."""
     if text is None:
         return None
     if not str(text).isdecimal():
@@ -55,7 +55,7 @@ def whole_number(text: Any) -> int | None:
 
 
 def print_status(cup: RemoteCompetition, number: int | None, as_json: bool) -> None:
-    """One's submissions on a server, or the history of one."""
+    """Print one's submissions on a server, or the history of one."""
     from longshot.arena.remote_competition import local_time
 
     if number is not None:
@@ -78,7 +78,7 @@ def print_status(cup: RemoteCompetition, number: int | None, as_json: bool) -> N
 
 
 def print_left(cup: RemoteCompetition, phase: str, league: str) -> None:
-    """What remains of a quota after a submission."""
+    """Print what remains of a quota after a submission."""
     from longshot.arena.remote_competition import local_time
 
     for row in cup.quota():

@@ -60,12 +60,12 @@ class HiddenTask(BlindTask):
 
     @property
     def truth(self) -> Truth:
-        """What scoring needs."""
+        """Return what scoring needs of the task."""
         return Truth(self.dataset, self.ways, self.shots, self.query_label)
 
 
 def open_part(spec: str) -> Dataset:
-    """A dataset by path or name, or ``DATASET#BRANCH`` for the classes under one branch."""
+    """Open a dataset by path or name, or ``DATASET#BRANCH`` for the classes under one branch."""
     source, _, branch = spec.partition("#")
     dataset = open_dataset(source)
     return take_branch(dataset, branch) if branch else dataset
@@ -81,13 +81,13 @@ class CompetitionData:
         self._tasks: dict[tuple[object, ...], list[HiddenTask]] = {}
 
     def dataset(self, name: str) -> Dataset:
-        """The dataset called ``name`` in competition.yaml."""
+        """Open the dataset called ``name`` in competition.yaml."""
         if name not in self._opened:
             self._opened[name] = open_part(self.competition.datasets[name])
         return self._opened[name]
 
     def pixels(self, name: str) -> NDArray[np.uint8]:
-        """uint8 [N, S, S, 3], class-major, memory-mapped; made on first use and kept in the competition's folder."""
+        """Return uint8 [N, S, S, 3], class-major, memory-mapped; made on first use, stored with the competition."""
         from longshot.models import cached_pixels
 
         dataset, size = self.dataset(name), self.competition.image_size
@@ -103,7 +103,7 @@ class CompetitionData:
         return stored
 
     def content(self, name: str) -> str:
-        """The digest over the images of a dataset, as they were when the competition first used them.
+        """Return the digest over the images of a dataset, as they were when the competition first used them.
 
         UserError where they have changed since: scores before and after would not be about the same pictures.
         """
@@ -126,7 +126,7 @@ class CompetitionData:
         return now.digest
 
     def training_files(self, phase: Phase) -> dict[str, Path]:
-        """File name in the sandbox's data folder → file: the index and the images of the training datasets."""
+        """Map name in the sandbox's data folder → file: the index and the images of the training datasets."""
         files, entries = {}, []
         for name in phase.train:
             dataset = self.dataset(name)
@@ -147,7 +147,7 @@ class CompetitionData:
         return {"index.json": index, **files}
 
     def test_tasks(self, phase: Phase, seed: int, submission: int | None = None) -> list[HiddenTask]:
-        """All test tasks of a run, datasets mixed. They follow from the secret: nobody else can draw them again.
+        """Draw all test tasks of a run, datasets mixed, from the secret: nobody else can draw them again.
 
         With ``draws: per-submission`` they follow from the number of the ``submission`` too. Which images of a class
         are support and which are queries follows from the secret and the dataset alone: it is the same in every run.
@@ -184,7 +184,7 @@ class CompetitionData:
         return self._tasks[draw]
 
     def _pools(self, name: str, dataset: Dataset) -> PoolLimits:
-        """How the images of a dataset are kept apart; UserError where a class has too few for both parts."""
+        """Say how the images of a dataset are split; raise UserError where a class has too few for both parts."""
         if self.competition.pools != DISJOINT:
             return PoolLimits()
         shape = self.competition.shape
@@ -203,18 +203,21 @@ class CompetitionData:
         return PoolLimits(disjoint=True, cut_seed=int(hash_text(self.secret(), "pools", name), 16))
 
     def secret(self) -> str:
-        """A random text made once and kept with the organiser; test tasks follow from it."""
+        """Return the random text made once and held by the organiser; test tasks follow from it."""
         return read_secret(self.competition)
 
     def private(self) -> list[Path]:
-        """What no submission may see, wherever it lies: the competition, its datasets as they came, the cache."""
+        """List what no submission may see, wherever it lies: the competition, its datasets as they came, the cache."""
         sources = (Path(spec.partition("#")[0]) for spec in self.competition.datasets.values())
         places = (*cache_places(), *sources)
-        return [self.competition.folder, *(path for path in places if path.exists())]
+        return [
+            self.competition.folder,
+            *(path for path in (self.folder.resolve(), *places) if path.exists()),
+        ]
 
 
 def _differences(recorded: _DataRecord, dataset: Dataset, now: Content) -> str:
-    """The number and the first names of what changed, as far as the record tells."""
+    """Say the number and the first names of what changed, as far as the record tells."""
     if recorded.fingerprint != dataset.fingerprint:
         return f"other images or classes (fingerprint {dataset.fingerprint[:12]}…, was {recorded.fingerprint[:12]}…)"
     if recorded.identity != now.identity:
@@ -288,12 +291,12 @@ class BlobStore:
         self._failed: Exception | None = None
 
     def path(self, sha256: str) -> Path | None:
-        """Where a blob lies; None where there is none of that name."""
+        """Return where a blob lies; None where there is none of that name."""
         path = self.folder / sha256
         return path if NAME.fullmatch(sha256) and path.is_file() else None
 
-    def ready(self, competition: Competition, phases: list[Phase]) -> bool:
-        """Whether the images of some phases are decoded; where not, that begins, and nobody waits for it.
+    def ready(self, competition: Competition, phases: list[Phase], *, wait: bool = False) -> bool:
+        """Tell whether the images of some phases are decoded; where not, start that, and ``wait`` for it or not.
 
         UserError where it could not be done: the competition's own data are at fault.
         """
@@ -308,6 +311,9 @@ class BlobStore:
                 target=self._prepare, args=(competition, phases, keys), name="longshot-data", daemon=True
             )
             self._preparing.start()
+        if wait:
+            self._preparing.join()
+            return self.ready(competition, phases)
         return False
 
     def _prepare(self, competition: Competition, phases: list[Phase], keys: list[tuple[Any, ...]]) -> None:
@@ -326,7 +332,7 @@ class BlobStore:
         return self._data
 
     def files(self, competition: Competition, phase: Phase, seed: int, submission: int) -> RunFiles:
-        """The blobs of a run."""
+        """Return the blobs of a run."""
         with self._lock:
             data = self._opened(competition)
             images = self._images(data, phase)
@@ -340,13 +346,13 @@ class BlobStore:
                 text.unlink()
 
     def _images(self, data: CompetitionData, phase: Phase) -> tuple[list[Blob], list[Blob]]:
-        """What a phase trains on, and what it tests on."""
+        """Return the blobs that a phase trains on, and those it tests on."""
         training = [self._keep(name, path) for name, path in data.training_files(phase).items()]
         files = {name: Path(str(data.pixels(name).filename)) for name in phase.test}  # type: ignore[attr-defined]
         return training, [self._keep(name, path) for name, path in files.items()]
 
     def _keep(self, name: str, path: Path) -> Blob:
-        """A file as a blob: linked under its hash, which is computed once per state of the file."""
+        """Link a file under its hash, which is computed once per state of the file; return it as a blob."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         stat = path.stat()
         note = path.with_name(f".{path.name}.sha256")
@@ -365,7 +371,7 @@ class BlobStore:
 
 
 def dump_tasks(tasks: list[HiddenTask]) -> str:
-    """Tasks with their answers as JSON, for workers alone."""
+    """Write tasks with their answers as JSON, for workers alone."""
     rows = [
         {
             **{name: getattr(task, name) for name in ("dataset", "ways", "shots", "seed", "number")},
@@ -377,7 +383,7 @@ def dump_tasks(tasks: list[HiddenTask]) -> str:
 
 
 def load_tasks(text: str) -> list[HiddenTask]:
-    """Tasks as ``dump_tasks`` wrote them."""
+    """Read tasks as ``dump_tasks`` wrote them."""
     rows: list[dict[str, Any]] = json.loads(text)
     return [
         HiddenTask(**{**row, **{name: np.asarray(row[name], np.int64) for name in _ARRAYS}}) for row in rows

@@ -204,12 +204,12 @@ facts = sa.Table(  # name → text: the competition's own id, whether the queue 
 
 
 def now() -> str:
-    """UTC, to the second, as text that sorts."""
+    """Return the time in UTC, to the second, as text that sorts."""
     return stamp(dt.datetime.now(dt.UTC))
 
 
 def stamp(moment: dt.datetime) -> str:
-    """A moment as the database keeps it.
+    """Return a moment as the database stores it.
 
     >>> stamp(dt.datetime(2027, 6, 15, 12, tzinfo=dt.UTC))
     '2027-06-15 12:00:00'
@@ -218,11 +218,11 @@ def stamp(moment: dt.datetime) -> str:
 
 
 def in_future(**span: float) -> str:
-    """``now`` moved by a ``timedelta``: ``in_future(days=7)``."""
+    """Return ``now`` moved by a ``timedelta``: ``in_future(days=7)``."""
     return stamp(dt.datetime.now(dt.UTC) + dt.timedelta(**span))
 
 
 def filled(kind: type[_Filled], row: Mapping[str, Any], **own: Any) -> _Filled:
-    """A named tuple of the columns that its fields name; ``own`` are those fields that are no column of ``row``."""
+    """Fill a named tuple from the columns that its fields name; ``own`` are fields that are no column of ``row``."""
     fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
     return kind(**{name: row[name] for name in fields if name not in own}, **own)

@@ -32,18 +32,18 @@ class PhaseDomains(NamedTuple):
 
     @property
     def shared(self) -> list[str]:
-        """Domains that test tasks and training have in common."""
+        """List domains that test tasks and training have in common."""
         return [name for name in self.test if name in self.train]
 
 
 def domain(competition: Competition, dataset: str) -> str | None:
-    """The domain of a dataset: as ``domain_of`` says, else the branch it is, else Meta-Album's; None where unknown."""
+    """Return a dataset's domain: as ``domain_of`` says, else its branch, else Meta-Album's; None where unknown."""
     _, _, branch = competition.datasets[dataset].partition("#")
     return competition.domain_of.get(dataset) or branch.split("/")[0] or META_ALBUM.get(dataset)
 
 
 def phase_domains(competition: Competition, phase: Phase) -> PhaseDomains:
-    """The domains of a phase; UserError where a dataset has none."""
+    """Return the domains of a phase; raise UserError where a dataset has none."""
     used = dict.fromkeys([*phase.train, *phase.test])
     unknown = [name for name in used if domain(competition, name) is None]
     if unknown:
@@ -56,7 +56,7 @@ def phase_domains(competition: Competition, phase: Phase) -> PhaseDomains:
 
 
 def check_domains(competition: Competition, where: str) -> None:
-    """UserError where the domains of a phase are not as ``domains`` says, with their counts."""
+    """Raise UserError where the domains of a phase are not as ``domains`` says, with their counts."""
     unknown = [name for name in competition.domain_of if name not in competition.datasets]
     if unknown:
         raise UserError(
@@ -70,7 +70,7 @@ def check_domains(competition: Competition, where: str) -> None:
 
 
 def domain_sentence(competition: Competition, phase: Phase) -> str:
-    """One sentence on the domains of a phase; empty where the competition does not say."""
+    """Say in one sentence which domains a phase has; empty where the competition does not say."""
     if competition.domains is None:
         return ""
     domains = phase_domains(competition, phase)

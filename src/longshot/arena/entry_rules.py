@@ -39,7 +39,7 @@ class Qualification(NamedTuple):
 
 
 def tidy(name: str, called: str, longest: int) -> str:
-    """A name as it is kept: Unicode's NFKC, one space between words; UserError where it cannot be shown or is too long.
+    """Normalise a name to NFKC with single spaces; raise UserError where it cannot be shown or is too long.
 
     >>> tidy("  \\uff21da   and Bob ", "A team's name", 100)
     'Ada and Bob'
@@ -54,7 +54,7 @@ def tidy(name: str, called: str, longest: int) -> str:
 
 
 def same(name: str) -> str:
-    """What two names have in common that are one: neither case nor width of letters nor white space counts.
+    """Fold a name so that names count as one which differ in case, width of letters or white space.
 
     >>> same("Quota") == same(" \\uff31UOTA")
     True
@@ -63,18 +63,34 @@ def same(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
+# Cyrillic and Greek letters that look like Latin ones, as in Unicode's confusables (UTS 39).
+_LOOKALIKES = str.maketrans(
+    "АВЕКМНОРСТУХІЈЅԌԚԜаеорсухіјѕһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧαινορυ",
+    "ABEKMHOPCTYXIJSGQWaeopcyxijshdqwABEZHIKMNOPTYXaivopu",
+)
+
+
+def skeleton(name: str) -> str:
+    """Fold a name so that names count as one which look alike: as ``same``, and across alphabets.
+
+    >>> skeleton("Ada") == skeleton("\\u0410d\\u0430"), same("Ada") == same("\\u0410d\\u0430")
+    (True, False)
+    """
+    return same(unicodedata.normalize("NFKC", name).translate(_LOOKALIKES))
+
+
 def team_number(connection: Connection, name: str, ranked: bool, pseudonym: str | None) -> int:
-    """The team of that name, which is new or known; its pseudonym and its conflict of interest are kept.
+    """Return the team of that name, made where it is new; store its pseudonym and conflict of interest.
 
     UserError where a name or pseudonym is taken. Callers write alone, so that nobody takes it meanwhile.
     """
     everyone = connection.execute(sa.select(teams)).mappings().all()
     own = next((row for row in everyone if same(row["name"]) == same(name)), None)
-    taken = {same(row["pseudonym"]) for row in everyone if row is not own and row["pseudonym"]}
-    if own is None and same(name) in taken:
+    strangers = [row for row in everyone if row is not own]
+    taken = {skeleton(row[key]) for row in strangers for key in ("name", "pseudonym") if row[key]}
+    if own is None and skeleton(name) in taken:
         raise UserError(f"The name '{name}' is taken", "choose another {team}")
-    taken |= {same(row["name"]) for row in everyone if row is not own}
-    if pseudonym is not None and same(pseudonym) in taken:
+    if pseudonym is not None and skeleton(pseudonym) in taken:
         raise UserError(f"The pseudonym '{pseudonym}' is taken", "choose another {pseudonym}")
     if own is None:
         values = {"name": name, "pseudonym": pseudonym, "ranked": ranked, "created": now()}
@@ -88,7 +104,7 @@ def team_number(connection: Connection, name: str, ranked: bool, pseudonym: str 
 
 
 def kept_out(competition: Competition, league: str, score: float, fact_sheet: str | None) -> str:
-    """Why a scored feedback submission does not enter the final; empty where it does."""
+    """Say why a scored feedback submission does not enter the final; empty where it does."""
     needed = competition.final.threshold.get(league)
     if needed is not None and score <= needed:
         return f"{score:.3f} does not exceed {needed}"
@@ -96,7 +112,7 @@ def kept_out(competition: Competition, league: str, score: float, fact_sheet: st
 
 
 def sheet_lacks(competition: Competition, fact_sheet: str | None) -> str:
-    """Why a fact sheet keeps a submission out of the final; empty when it does not."""
+    """Say why a fact sheet bars a submission from the final; empty when it does not."""
     if competition.fact_sheet != "required":
         return ""
     if not fact_sheet:
@@ -113,7 +129,7 @@ def check_final(
     fact_sheet: str | None,
     name: str,
 ) -> Qualification | None:
-    """What lets a team submit to the final itself; UserError where ``enter_final`` would not have let it in either.
+    """Return what lets a team submit to the final; raise UserError where ``enter_final`` would not let it in.
 
     None where no phase before the final takes submissions: then only the fact sheet is asked for.
     """
@@ -162,7 +178,7 @@ class PhaseTimes(NamedTuple):
 
 
 def times(phase: Phase, moment: dt.datetime) -> PhaseTimes:
-    """Where ``phase`` stands at ``moment``: ``start <= moment < end`` is open."""
+    """Tell where ``phase`` stands at ``moment``: ``start <= moment < end`` is open."""
     start = None if phase.start is None else parse_time(phase.start, phase.name)
     end = None if phase.end is None else parse_time(phase.end, phase.name)
     state: PhaseState = "open"
@@ -174,13 +190,13 @@ def times(phase: Phase, moment: dt.datetime) -> PhaseTimes:
 
 
 def timetable(competition: Competition, moment: dt.datetime | None = None) -> list[PhaseTimes]:
-    """All phases in order, as they stand at ``moment`` (now unless given)."""
+    """List all phases in order, as they stand at ``moment`` (now unless given)."""
     moment = moment or dt.datetime.now(dt.UTC)
     return [times(phase, moment) for phase in competition.phases]
 
 
 def check_open(phase: Phase, moment: dt.datetime | None = None) -> None:
-    """UserError outside a phase's dates, and where it takes no submissions at all."""
+    """Raise UserError outside a phase's dates, and where it takes no submissions at all."""
     if not phase.submissions:
         raise UserError(f"Phase '{phase.name}' takes no submissions: its data are there to practise on.")
     state = times(phase, moment or dt.datetime.now(dt.UTC)).state
@@ -193,7 +209,7 @@ def check_open(phase: Phase, moment: dt.datetime | None = None) -> None:
 
 
 def undated(competition: Competition, moment: dt.datetime | None = None) -> list[str]:
-    """A sentence about every phase that takes submissions at ``moment`` and has no start or no end."""
+    """Write a sentence about every phase that takes submissions at ``moment`` and has no start or no end."""
     notes = []
     for phase, when in zip(competition.phases, timetable(competition, moment), strict=True):
         missing = [name for name in ("start", "end") if getattr(phase, name) is None]
@@ -206,7 +222,7 @@ def undated(competition: Competition, moment: dt.datetime | None = None) -> list
 
 
 def default_phase(competition: Competition, moment: dt.datetime | None = None) -> Phase:
-    """Where a submission goes that names no phase: the first open one that counts, else the first that would."""
+    """Choose the phase of a submission that names none: the first open one that counts, else the first."""
     moment = moment or dt.datetime.now(dt.UTC)
     taking = [phase for phase in competition.phases if phase.submissions and not phase.practice]
     opened = [phase for phase in taking if times(phase, moment).state == "open"]
@@ -214,14 +230,14 @@ def default_phase(competition: Competition, moment: dt.datetime | None = None) -
 
 
 def scores_shown(phase: Phase, moment: dt.datetime | None = None) -> bool:
-    """Whether participants may see the scores of a phase yet: hidden ones wait for its end."""
+    """Tell whether participants may see the scores of a phase yet: hidden ones wait for its end."""
     if phase.scores == "shown":
         return True
     return times(phase, moment or dt.datetime.now(dt.UTC)).state == "over"
 
 
 def target(competition: Competition, phase: Phase, secret: str) -> str:
-    """A hash of all that the test tasks of a phase follow from: two submissions with one target answered the same."""
+    """Hash all that the test tasks of a phase follow from: submissions with one target answered the same tasks."""
     drawn_from = {
         "datasets": {name: competition.datasets[name] for name in (*phase.train, *phase.test)},
         "shape": competition.shape.model_dump(),
@@ -232,7 +248,7 @@ def target(competition: Competition, phase: Phase, secret: str) -> str:
 
 
 def until(moment: dt.datetime, start: dt.datetime | None = None) -> str:
-    """How long it is to ``moment``, in words.
+    """Say how long it is to ``moment``, in words.
 
     >>> until(dt.datetime(2027, 1, 2, 3, 12, tzinfo=dt.UTC), dt.datetime(2027, 1, 1, tzinfo=dt.UTC))
     '1 day 3 h'
@@ -269,7 +285,7 @@ def allowances(
     leagues: Sequence[str],
     moment: dt.datetime | None = None,
 ) -> list[AllowanceInfo]:
-    """What a team has used and what remains, for every phase and league, by two queries in all.
+    """Count what a team has used and what remains, for every phase and league, by two queries in all.
 
     As in the paper, where a team has a second account for it, the meta-learning league has a quota of its own. The
     leagues that a team declares (new-in-ml, women …) share that of the free-style league.
@@ -300,7 +316,7 @@ def allowances(
 
 @cache
 def _entered() -> sa.Select[Any]:
-    """A team's submissions by phase and league; put together once, for it is asked often."""
+    """Count a team's submissions by phase and league; the query is built once, for it is asked often."""
     waiting = sa.and_(submissions.c.charged.is_(None), submissions.c.state.in_(("queued", "running")))
     today: sa.BindParameter[str] = sa.bindparam("today")
     return _sums(
@@ -313,7 +329,7 @@ def _entered() -> sa.Select[Any]:
 
 @cache
 def _refused() -> sa.Select[Any]:
-    """A team's archives that were refused today, or begun and given up."""
+    """Count a team's archives that were refused today, or begun and given up."""
     ended = uploads.c.state.in_(("refused", "deleted"))
     today = sa.and_(uploads.c.created >= sa.bindparam("today"), ended)
     return _sums(uploads, refused=today)
@@ -326,7 +342,7 @@ def _sums(table: sa.Table, **conditions: sa.ColumnElement[bool]) -> sa.Select[An
 
 
 def _counts(rows: Iterable[Mapping[Any, Any]]) -> Counter[tuple[str, str, bool]]:
-    """(what is counted, phase, whether it is the meta-learning league) → how many."""
+    """Map (what is counted, phase, whether it is the meta-learning league) → how many."""
     counted: Counter[tuple[str, str, bool]] = Counter()
     for row in rows:
         for name, count in row.items():
@@ -336,7 +352,7 @@ def _counts(rows: Iterable[Mapping[Any, Any]]) -> Counter[tuple[str, str, bool]]
 
 
 def check_quota(connection: Connection, team: int, phase: Phase, league: str, name: str) -> None:
-    """UserError where a team has made all its submissions, of a day or of the phase."""
+    """Raise UserError where a team has made all its submissions, of a day or of the phase."""
     (used,) = allowances(connection, team, [phase], [league])
     where = f"in the league {META} " if league == META else ""
     reset = f"the day's count begins anew at {used.resets:%Y-%m-%d %H:%M} UTC, in {used.resets_in}"

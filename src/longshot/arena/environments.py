@@ -107,7 +107,7 @@ def build_environment(
 
 
 def equipment(competition: Competition) -> Equipment:
-    """What boxes of a competition have; UserError where its packages have not been built."""
+    """Return what boxes of a competition have; raise UserError where its packages have not been built."""
     text = _text(competition)
     built = None if text is None else _built(_key(text))
     if text is not None and built is None:
@@ -121,7 +121,7 @@ def equipment(competition: Competition) -> Equipment:
 
 
 def _text(competition: Competition) -> str | None:
-    """The requirements; None where there are none to be built."""
+    """Read the requirements; None where there are none to be built."""
     if not competition.requirements:
         return None
     path = competition.folder / competition.requirements
@@ -146,13 +146,13 @@ def _text(competition: Competition) -> str | None:
 
 
 def _lines(text: str) -> list[str]:
-    """What pip reads: no comments, no empty lines."""
+    """Return what pip reads: no comments, no empty lines."""
     lines = (re.sub(r"(^|\s)#.*$", "", line).strip() for line in text.splitlines())
     return [line for line in lines if line]
 
 
 def _key(text: str) -> str:
-    """The environment's name: equal for equal lines, Python and packages that boxes compute with."""
+    """Name the environment: equal for equal lines, Python and packages that boxes compute with."""
     machine = (sys.implementation.cache_tag or "", platform.machine(), platform.system())
     return hash_text("2", *_lines(text), *machine, sys.prefix, *_versions(COMPUTING))[:20]
 
@@ -170,7 +170,7 @@ def _built(key: str) -> Environment | None:
 
 
 def _build(folder: Path, text: str, tell: Callable[[str], None]) -> None:
-    """Everything in ``folder``, the record at last."""
+    """Build everything in ``folder``, and write the record last."""
     venv.EnvBuilder(with_pip=False, symlinks=True, clear=True).create(folder)
     python = folder / "bin" / "python"
     (packages,) = folder.glob("lib/python*/site-packages")
@@ -241,7 +241,7 @@ def _pip(python: Path, lines: list[str], arguments: list[str], tell: Callable[[s
 
 
 def _imports(python: Path, names: list[str]) -> dict[str, str]:
-    """Distribution → why it cannot be imported, empty where it can; of those that the requirements name."""
+    """Map each named distribution → why it cannot be imported, empty where it can."""
     done = subprocess.run(
         [str(python), "-s", "-c", template("import_packages.py.txt"), *names],
         capture_output=True,

@@ -10,24 +10,29 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.arena import environments, queue, ranking, submission_check, submission_runs
+from longshot.arena import environments, queue, ranking, submission_check, submission_runs, worker
 from longshot.arena.bundle_write import IMAGE, write_bundle
 from longshot.arena.bundle_write import KIND as BUNDLE
 from longshot.arena.competition_data import CompetitionData
-from longshot.arena.database_tables import submissions, teams
-from longshot.arena.ranking import BoardEntry, leaderboard_page
-from longshot.arena.settings import FREE, Competition, load
-from longshot.arena.store import Store, open_competition
+from longshot.arena.database_tables import submissions as submission_rows
+from longshot.arena.database_tables import teams
+from longshot.arena.ranking import FinalEntry, leaderboard_page
+from longshot.arena.server import boards, organising, submissions
+from longshot.arena.server.boards import BoardLine
+from longshot.arena.server.people import HOST
+from longshot.arena.server.server_context import ServerContext
+from longshot.arena.settings import FREE, load
+from longshot.arena.store import open_competition
 from longshot.arena.submission_check import (
     FactSheet,
     blank_sheet,
     dump_sheet,
-    missing_fields,
     read_sheet,
     stored_sheet,
     unpack,
 )
 from longshot.arena.submission_runs import SubmissionFailed
+from longshot.arena.worker import WORKER, LocalClient
 from longshot.base import PAGE, UserError, claim_folder, claim_output, deliver_text
 
 
@@ -55,23 +60,12 @@ class Leaderboard:
     """Who is where in a phase."""
 
     phase: str
-    leagues: Mapping[str, list[BoardEntry]]
+    leagues: Mapping[str, list[BoardLine]]
     standing: str  # whether the results are final, in a few words
     marks: tuple[str, ...] = ()  # what else a reader of the scores must know
 
     def __len__(self) -> int:
         return sum(map(len, self.leagues.values()))
-
-
-class FinalEntry(NamedTuple):
-    """What became of a team's last valid submission to the phase before the final."""
-
-    team: str
-    league: str
-    feedback: int  # number of that submission
-    score: float
-    final: int | None  # number of the submission to the final, where it entered
-    why_not: str
 
 
 def work(
@@ -93,37 +87,40 @@ def work(
     int
         The number of runs done.
     """
-    return submission_runs.work(*open_competition(folder), forever=forever, tell=tell)
+    with LocalClient(Path(folder), WORKER) as client:
+        return worker.work(client, forever=forever, tell=tell)
 
 
 def status(folder: str | Path) -> list[SubmissionStatus]:
-    """All submissions of the competition in ``folder``, oldest first."""
+    """List all submissions of the competition in ``folder``, oldest first."""
     _, store = open_competition(folder)
-    columns = (submissions.c[name] for name in ("phase", "league", "state", "score", "reason"))
+    columns = (submission_rows.c[name] for name in ("phase", "league", "state", "score", "reason"))
     rows = store.rows(
-        sa.select(submissions.c.id.label("submission"), teams.c.name.label("team"), *columns)
-        .join(teams, teams.c.id == submissions.c.team)
-        .order_by(submissions.c.id)
+        sa.select(submission_rows.c.id.label("submission"), teams.c.name.label("team"), *columns)
+        .join(teams, teams.c.id == submission_rows.c.team)
+        .order_by(submission_rows.c.id)
     )
     last_lines = [(row["reason"] or "").strip().rpartition("\n")[2] for row in rows]
     return [SubmissionStatus(**{**row, "reason": line}) for row, line in zip(rows, last_lines, strict=True)]
 
 
 def history(folder: str | Path, submission: int) -> list[SubmissionEvent]:
-    """What happened to a submission, oldest first."""
-    _, store = open_competition(folder)
-    store.submission(submission)
-    return [SubmissionEvent(row["time"], row["what"]) for row in store.history(submission)]
+    """List what happened to a submission, oldest first."""
+    with ServerContext(Path(folder)) as context:
+        context.store.submission(submission)  # says where the others are listed
+        page = submissions.read_submission(context, HOST, submission)
+        return [SubmissionEvent(*line) for line in page.history]
 
 
 def rerun(folder: str | Path, submission: int) -> None:
     """Put a submission that has ended back into the queue."""
-    _, store = open_competition(folder)
-    queue.rerun(store, submission)
+    with ServerContext(Path(folder)) as context:
+        context.store.submission(submission)
+        organising.rerun_submission(context, HOST, submission)
 
 
 def leaderboard(folder: str | Path, *, phase: str | None = None, league: str | None = None) -> Leaderboard:
-    """The last valid submission of every team, best score first, ties to the earlier one.
+    """Rank the last valid submission of every team, best score first, ties to the earlier one.
 
     Parameters
     ----------
@@ -139,14 +136,15 @@ def leaderboard(folder: str | Path, *, phase: str | None = None, league: str | N
     Leaderboard
         Entries by league; without any where nothing has been scored yet.
     """
-    competition, store = open_competition(folder)
-    leagues = [league] if league else competition.leagues
-    for name in [phase] if phase else [each.name for each in reversed(competition.phases)]:
-        entries = {each: ranking.leaderboard(competition, store, name, each) for each in leagues}
-        if any(entries.values()):
-            standing = ranking.standing(competition, store, name)
-            return Leaderboard(name, entries, standing, tuple(competition.marks))
-    return Leaderboard(name, entries, "no scored submissions yet", tuple(competition.marks))
+    with ServerContext(Path(folder)) as context:
+        competition = context.competition
+        if phase is not None:
+            competition.phase(phase)
+        names = [league] if league else competition.leagues
+        listed = [boards.board(context, HOST, phase=phase, league=name) for name in names]
+    leagues = {board.league: board.lines for board in listed}
+    standing = listed[0].standing if any(leagues.values()) else "no scored submissions yet"
+    return Leaderboard(listed[0].phase, leagues, standing, tuple(competition.marks))
 
 
 def write_leaderboard(folder: str | Path, page: str | Path, *, phase: str, force: bool = False) -> None:
@@ -174,26 +172,19 @@ def enter_final(folder: str | Path) -> tuple[list[FinalEntry], str]:
     str
         Whether the final's results are final, in a few words.
     """
-    competition, store = open_competition(folder)
-    entries = final_entries(competition, store)
-    return entries, ranking.standing(competition, store, competition.final.name)
-
-
-def final_entries(competition: Competition, store: Store) -> list[FinalEntry]:
-    """Enter those who qualified, once, and say of every team what became of it."""
-    return [
-        FinalEntry(row["team_name"], row["league"], row["id"], row["score"], row.get("final"), row["why"])
-        for row in ranking.enter_final(competition, store)
-    ]
+    with ServerContext(Path(folder)) as context:
+        entries = organising.hold_final(context, HOST)
+        competition = context.competition
+        return entries, ranking.standing(competition, context.store, competition.final.name)
 
 
 def blank_fact_sheet(folder: str | Path) -> str:
-    """An empty fact sheet of the competition in ``folder``, as YAML to fill in."""
+    """Write an empty fact sheet of the competition in ``folder``, as YAML to fill in."""
     return blank_sheet(load(folder).fact_fields)
 
 
 def fact_sheet_of(folder: str | Path, submission: int) -> FactSheet:
-    """The fact sheet of a submission: field → text; empty where it has none."""
+    """Return the fact sheet of a submission: field → text; empty where it has none."""
     _, store = open_competition(folder)
     return stored_sheet(store.submission(submission)["fact_sheet"])
 
@@ -217,10 +208,10 @@ def hand_in_fact_sheet(
     list of str
         Fields that the competition asks for and the sheet does not fill in.
     """
-    competition, store = open_competition(folder)
     fields = read_sheet(Path(sheet)) if isinstance(sheet, str | Path) else dict(sheet)
-    ranking.hand_in_sheet(store, submission, fields)
-    return missing_fields(fields, competition.fact_fields)
+    with ServerContext(Path(folder)) as context:
+        context.store.submission(submission)
+        return submissions.set_sheet(context, HOST, submission, fields).submission.lacking
 
 
 def export_bundle(

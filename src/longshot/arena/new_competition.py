@@ -170,7 +170,7 @@ def write_baseline(name: str, folder: str | Path, settings: Mapping[str, Any] | 
 
 
 def _weights(baseline: str, weights: str, packed: Packed) -> str:
-    """What settings.json calls the weights; a trained network goes into the submission. UserError where there are none.
+    """Name the weights for settings.json, and pack a trained network; raise UserError where there are none.
 
     Weights that cannot be had are never replaced by random ones.
     """
@@ -257,43 +257,32 @@ def dry_run(
 
 
 def _play(folder: Path, baselines: list[str], beside: Path, tell: Callable[[str], None]) -> list[DryRunEntry]:
-    import sqlalchemy as sa
+    from longshot.arena import local_competition
 
-    from longshot.arena import queue, ranking, submission_runs
-    from longshot.arena.database_tables import filled, submissions, teams
-    from longshot.arena.store import open_competition
-    from longshot.arena.submission_check import dump_sheet
-
-    competition, store = open_competition(folder)
+    competition = load(folder)
     league = competition.leagues[0]
     fields = competition.fact_fields if competition.fact_sheet == "required" else ()
-    sheet = dump_sheet(dict.fromkeys(fields, "a dry run"))
+    sheet = dict.fromkeys(fields, "a dry run")
     taking = [phase for phase in competition.phases[:-1] if phase.submissions]
     for baseline in baselines:
         source = write_baseline(baseline, beside / baseline)
         for phase in taking or [competition.final]:
-            queue.enter(
-                competition, store, source, team=baseline, phase=phase.name, league=league, fact_sheet=sheet
+            local_competition.submit(
+                folder, source, team=baseline, phase=phase.name, league=league, fact_sheet=sheet
             )
-    submission_runs.work(competition, store, tell=tell)
+    local_competition.work(folder, tell=tell)
     if competition.qualifying is not None:
-        ranking.enter_final(competition, store)
-        submission_runs.work(competition, store, tell=tell)
-    ranks = {
-        entry.submission: entry.rank
-        for phase in competition.phases
-        for entry in ranking.leaderboard(competition, store, phase.name, league)
-    }
-    rows = store.rows(
-        sa.select(submissions, teams.c.name.label("baseline"))
-        .join(teams, teams.c.id == submissions.c.team)
-        .order_by(submissions.c.id)
-    )
-    store.engine.dispose()
-    return [filled(DryRunEntry, row, rank=ranks.get(row["id"]), reason=row["reason"] or "") for row in rows]
+        local_competition.enter_final(folder)
+        local_competition.work(folder, tell=tell)
+    boards = [local_competition.leaderboard(folder, phase=phase.name) for phase in competition.phases]
+    ranks = {entry.submission: entry.rank for board in boards for entry in board.leagues[league]}
+    return [
+        DryRunEntry(row.team, *row[2:6], ranks.get(row.submission), row.reason)
+        for row in local_competition.status(folder)
+    ]
 
 
 def _absolute(spec: str) -> str:
-    """A dataset's path as it is seen from elsewhere: paths are relative to where the command runs, not to the file."""
+    """Return a dataset's path as seen from elsewhere: paths are relative to where the command runs, not to the file."""
     source, mark, branch = spec.partition("#")
     return f"{Path(source).resolve()}{mark}{branch}" if Path(source).exists() else spec

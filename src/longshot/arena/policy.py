@@ -30,7 +30,7 @@ class Refusal(UserError):
 
 
 def not_there(kind: str, name: object) -> Refusal:
-    """There is none, or it is somebody else's: nobody learns which."""
+    """Refuse what does not exist or is somebody else's: nobody learns which."""
     return Refusal(404, f"There is no {kind} {name} here.")
 
 
@@ -135,7 +135,7 @@ ACTIONS: dict[str, Rule] = {
 
 
 def permit(person: Person, action: str) -> None:
-    """Refusal where ``person`` may not take ``action``; an action that nobody named is nobody's."""
+    """Raise Refusal where ``person`` may not take ``action``, and for actions that have no rule."""
     rule = ACTIONS.get(action)
     if rule is None:
         raise Refusal(403, f"'{action}' is not allowed to anybody.")
@@ -154,19 +154,19 @@ def permit(person: Person, action: str) -> None:
 
 
 def permit_own(person: Person, action: str, team: int | None, kind: str, name: object) -> None:
-    """As ``permit``, for what belongs to ``team``: to all but its members and the organisers it is not there."""
+    """Allow as ``permit`` does, but only to members of ``team`` and organisers; to others it does not exist."""
     permit(person, action)
     if team is None or (not sees_all(person) and person.team != team):
         raise not_there(kind, name)
 
 
 def sees_all(person: Person) -> bool:
-    """Whether what belongs to a team is shown to somebody outside it: an organiser who may organise."""
+    """Tell whether somebody outside a team may see what belongs to it: an organiser with the scope admin."""
     return person.role == "organiser" and "admin" in person.scopes
 
 
 def require_team(person: Person) -> int:
-    """The number of a person's team; Refusal where there is none: submissions belong to teams."""
+    """Return the number of a person's team; raise Refusal where there is none: submissions belong to teams."""
     if person.team is None:
         raise Refusal(
             409, "Submissions belong to a team, and you are in none", "make a team or join one first"

@@ -29,7 +29,7 @@ from longshot.arena.database_tables import (
 )
 from longshot.arena.settings import Competition, Phase
 from longshot.arena.store import Store, note, read_secret
-from longshot.arena.submission_check import unpack_any
+from longshot.arena.submission_check import unpack_any, write_zip
 from longshot.base import UserError, hash_file
 
 LEASE = 60.0  # seconds without a sign of life after which a worker counts as dead
@@ -61,12 +61,12 @@ class Entry(NamedTuple):
 
 
 def archive_path(competition: Competition, submission: int) -> Path:
-    """Where a submission is kept as it came: ``submission.zip``, or a folder of that name."""
+    """Return where a submission is stored, as ``submission.zip``, with what its runs wrote."""
     return competition.folder / "submissions" / f"{submission:06d}"
 
 
 def run_folder(competition: Competition, submission: int, seed: int) -> Path:
-    """Where the log, the answers and the scores of a run lie."""
+    """Return where the log, the answers and the scores of a run lie."""
     return archive_path(competition, submission) / f"seed-{seed}"
 
 
@@ -99,7 +99,7 @@ def enter(
 
 
 def check_league(competition: Competition, league: str) -> None:
-    """UserError where there is no such league here."""
+    """Raise UserError where there is no such league here."""
     if league not in competition.leagues:
         raise UserError(f"There is no league '{league}' here; there are: {', '.join(competition.leagues)}.")
 
@@ -132,7 +132,7 @@ def insert(
     origin: int | None = None,
     archive: Path | None = None,
 ) -> int:
-    """A queued submission with one queued run per seed of its phase."""
+    """Insert a queued submission with one queued run per seed of its phase; return its number."""
     phase = entry.phase
     values: dict[str, Any] = {
         "team": team,
@@ -157,13 +157,13 @@ def insert(
 
 
 def scoring_version(connection: Connection, phase: str) -> int:
-    """The version of a phase's scores: 1, and one more for every rescoring."""
+    """Return the version of a phase's scores: 1, and one more for every rescoring."""
     query = sa.select(sa.func.max(scorings.c.version)).where(scorings.c.phase == phase)
     return int(connection.execute(query).scalar() or 1)
 
 
 def claim(store: Store, worker: str, lease: float = LEASE) -> Claim | None:
-    """The oldest waiting run, now this worker's; None when nothing waits. Runs of dead workers are waiting again."""
+    """Give the oldest waiting run to this worker; None when nothing waits. Runs of dead workers wait again."""
     with alone(store) as connection:
         revive(connection, lease)
         sign(connection, worker, "idle")
@@ -194,7 +194,7 @@ def claim(store: Store, worker: str, lease: float = LEASE) -> Claim | None:
 
 
 def alive(store: Store, claimed: Claim, worker: str) -> bool:
-    """A sign of life; False when the run is no longer this worker's."""
+    """Record a sign of life; False when the run is no longer this worker's."""
     with store.change() as connection:
         sign(connection, worker, "running")
         return connection.execute(_own(claimed, worker).values(seen=time.time())).rowcount == 1
@@ -242,7 +242,7 @@ def finish(
 
 
 def _record_score(connection: Connection, claimed: Claim, score: float, half: float | None) -> None:
-    """A row among all scores there ever were, under the version and target that the submission has now."""
+    """Add a row to all scores there ever were, under the version and target that the submission has now."""
     columns = sa.select(submissions.c.version, submissions.c.target)
     row = connection.execute(columns.where(submissions.c.id == claimed.submission)).one()
     values = {"submission": claimed.submission, "seed": claimed.seed, "score": score, "half": half}
@@ -267,7 +267,7 @@ def release(store: Store, claimed: Claim, worker: str, why: str, *, counted: boo
 
 
 def _own(claimed: Claim, worker: str) -> sa.Update:
-    """A change of a run that is made only while this attempt of this worker has it."""
+    """Build a change of a run that is made only while this attempt of this worker has it."""
     attempt = (runs.c.id == claimed.run, runs.c.attempt == claimed.attempt)
     return runs.update().where(*attempt, runs.c.worker == worker, runs.c.state == "running")
 
@@ -338,7 +338,7 @@ def settle(connection: Connection, number: int, reason: str | None) -> None:
 
 @contextmanager
 def alone(store: Store) -> Iterator[Connection]:
-    """One transaction of one writer at a time: SQLite has them queue by itself, PostgreSQL is told to.
+    """Open one transaction of one writer at a time: SQLite queues them by itself, PostgreSQL is asked to.
 
     Otherwise the last two seeds of a submission, ending at once, would each see the other as running.
     """
@@ -352,7 +352,7 @@ def alone(store: Store) -> Iterator[Connection]:
 def staged(
     competition: Competition, source: Path, league: str, name: str, *, link: bool = False
 ) -> Iterator[Path]:
-    """The submission, checked and copied to where a rename takes it into its place: nobody waits for the copying.
+    """Check the submission and copy it to where a rename takes it into its place: nobody waits for the copying.
 
     The copy is checked, not what it was copied from, which may change meanwhile. What fails uses no quota. ``link``:
     the file is the server's own and need not be copied. Errors call it ``name``.
@@ -363,9 +363,10 @@ def staged(
     folder = Path(tempfile.mkdtemp(prefix=".incoming-", dir=archives))
     try:
         folder.chmod(0o755)
-        copy = folder / ("submission" if source.is_dir() else "submission.zip")
+        copy = folder / "submission.zip"
         if source.is_dir():
-            unpack_any(source, copy)
+            with tempfile.TemporaryDirectory(prefix="longshot-enter-") as temporary:
+                write_zip(unpack_any(source, Path(temporary, "submission")), copy)
         elif link:
             copy.hardlink_to(source)
         else:
@@ -382,7 +383,7 @@ def grace(connection: Connection) -> None:
 
 
 def revive(connection: Connection, lease: float) -> None:
-    """Runs whose worker gave no sign of life wait again, or end as the platform's error after too many deaths."""
+    """Return runs whose worker gave no sign of life to the queue; those that died too often end as platform errors."""
     silent = sa.select(runs).where(runs.c.state == "running", runs.c.seen < time.time() - lease)
     for row in connection.execute(silent).mappings().all():
         again = row["attempt"] < ATTEMPTS

@@ -60,7 +60,7 @@ class BoardEntry(NamedTuple):
 def leaderboard(
     competition: Competition, store: Store, phase: str, league: str, by: RankBy | None = None
 ) -> list[BoardEntry]:
-    """One valid submission of every team, best score first, ties to the earlier one.
+    """Rank one valid submission of every team, best score first, ties to the earlier one.
 
     ``by`` says which: the last, the best, or the one that the team selected (the last where it selected none); as the
     competition has it unless given. A query over scores, never a flag that could be out of date: what has no finite
@@ -117,14 +117,14 @@ def leaderboard(
 
 
 def half_of_worst() -> sa.ScalarSelect[Any]:
-    """Half of the interval of a submission's run that counts, the worst."""
+    """Select half of the interval of a submission's run that counts, the worst."""
     worst = runs.alias("worst")
     own = sa.select(worst.c.half).where(worst.c.submission == submissions.c.id)
     return own.order_by(worst.c.score, worst.c.id).limit(1).scalar_subquery()
 
 
 def counting(rows: Iterable[Mapping[str, Any]], by: RankBy) -> list[Mapping[str, Any]]:
-    """The row of every team that counts, of all its valid submissions in the order they were made."""
+    """Choose the row of every team that counts, of all its valid submissions in the order they were made."""
     chosen: dict[int, Mapping[str, Any]] = {}
     for row in rows:
         before = chosen.get(row["team"])
@@ -134,7 +134,7 @@ def counting(rows: Iterable[Mapping[str, Any]], by: RankBy) -> list[Mapping[str,
 
 
 def _replaces(row: Mapping[str, Any], before: Mapping[str, Any], by: RankBy) -> bool:
-    """Whether a later submission counts in place of an earlier one."""
+    """Tell whether a later submission counts in place of an earlier one."""
     if by == "best":
         return bool(row["score"] > before["score"])
     if by == "selected":
@@ -143,7 +143,7 @@ def _replaces(row: Mapping[str, Any], before: Mapping[str, Any], by: RankBy) -> 
 
 
 def qualified(competition: Competition, store: Store, phase: str) -> list[dict[str, Any]]:
-    """For every team and league, its last valid submission to ``phase`` with ``enters`` and, if not, ``why``."""
+    """List each team's last valid submission to ``phase`` by league, with ``enters`` and, if not, ``why``."""
     entries = []
     for league in competition.leagues:
         for entry in leaderboard(competition, store, phase, league):
@@ -163,7 +163,18 @@ def hand_in_sheet(store: Store, number: int, sheet: FactSheet) -> None:
         note(connection, number, "its fact sheet was handed in")
 
 
-def enter_final(competition: Competition, store: Store) -> list[dict[str, Any]]:
+class FinalEntry(NamedTuple):
+    """What became of a team's last valid submission to the phase before the final."""
+
+    team: str
+    league: str
+    feedback: int  # number of that submission
+    score: float
+    final: int | None  # number of the submission to the final, where it entered
+    why_not: str
+
+
+def enter_final(competition: Competition, store: Store) -> list[FinalEntry]:
     """Enter every qualified submission of the phase before into the final, once; says what was done with each."""
     before = competition.qualifying
     if before is None:
@@ -171,14 +182,16 @@ def enter_final(competition: Competition, store: Store) -> list[dict[str, Any]]:
             "The competition has 0 phases with submissions before its last, and a final needs one",
             "add it to competition.yaml",
         )
-    return [
-        {**row, "final": _final_submission(competition, store, row)} if row["enters"] else row
-        for row in qualified(competition, store, before.name)
-    ]
+    entries = []
+    for row in qualified(competition, store, before.name):
+        number = _final_submission(competition, store, row) if row["enters"] else None
+        entry = FinalEntry(row["team_name"], row["league"], row["id"], row["score"], number, row["why"])
+        entries.append(entry)
+    return entries
 
 
 def _final_submission(competition: Competition, store: Store, row: dict[str, Any]) -> int:
-    """The final submission made from ``row``; the one that was made before, where there is one."""
+    """Make the final submission of ``row``, or return the one that was made before."""
     final = competition.final
     with queue.alone(store) as connection:
         same = (submissions.c.team == row["team"], submissions.c.league == row["league"])
@@ -203,7 +216,7 @@ def _final_submission(competition: Competition, store: Store, row: dict[str, Any
 
 
 def final_on(competition: Competition, store: Store) -> dt.datetime | None:
-    """When the review period after the final's last run ends; None while runs are still to come."""
+    """Return when the review period after the final's last run ends; None while runs are still to come."""
     phase = competition.final
     entries = store.rows(sa.select(submissions).where(submissions.c.phase == phase.name))
     if not entries or any(row["state"] in ("queued", "running") for row in entries):
@@ -217,13 +230,13 @@ def final_on(competition: Competition, store: Store) -> dt.datetime | None:
 
 
 def standing(competition: Competition, store: Store, phase: str) -> str:
-    """Whether the results of a phase are final, in a few words for people."""
+    """Say whether the results of a phase are final, in a few words for people."""
     since = final_on(competition, store) if phase == competition.final.name else None
     return standing_since(competition, phase, since)
 
 
 def standing_since(competition: Competition, phase: str, moment: dt.datetime | None) -> str:
-    """The same, where ``final_on`` was asked before."""
+    """Say the same as ``standing``, given what ``final_on`` returned."""
     if phase != competition.final.name:
         return f"provisional: only the phase '{competition.final.name}' ranks for good"
     if moment is None:
@@ -240,7 +253,7 @@ SHOWN = 8  # teams drawn in the figures: more colours cannot be told apart
 
 
 def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
-    """The leaderboards of all leagues of a phase, then who is how good on what."""
+    """Write the leaderboards of all leagues of a phase, then who is how good on what."""
     parts, everyone = [], dict[str, Mapping[str, Any]]()
     records: dict[str, list[TaskRecord] | None] = {}
     sheets: list[Facts] = []
@@ -295,7 +308,7 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
 
 
 def _domains(competition: Competition, phase: Phase) -> PagePart:
-    """What was trained on and what is tested, domain by domain."""
+    """List what was trained on and what is tested, domain by domain."""
     groups = phase_domains(competition, phase)
     rows = [
         [name, ", ".join(groups.train.get(name, ())) or "–", ", ".join(groups.test.get(name, ())) or "–"]
@@ -307,7 +320,7 @@ def _domains(competition: Competition, phase: Phase) -> PagePart:
 
 
 def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[PagePart]:
-    """Figures 1 and 2 of the Cross-Domain MetaDL paper for the teams at hand, which may be the first of more."""
+    """Draw figures 1 and 2 of the Cross-Domain MetaDL paper for ``teams``, which may be the first of more."""
     overall = {team: scores["overall"] for team, scores in teams.items()}
     lines = [
         curves_figure(
@@ -337,7 +350,7 @@ def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[PageP
 
 
 def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
-    """Figure 3 and its numbers, over all entries of the phase."""
+    """Draw figure 3 with its numbers, over all entries of the phase."""
     count = len(difficulty.entries)
     bars, rows = [], []
     for each in difficulty.datasets:
@@ -388,12 +401,12 @@ def _half(scores: Mapping[str, Any] | None) -> str:
 
 
 def _worst(competition: Competition, phase: str, entry: BoardEntry) -> dict[str, Any] | None:
-    """scores.json of the run that counts."""
+    """Read scores.json of the run that counts."""
     paths = [folder / "scores.json" for folder in _run_folders(competition, phase, entry)]
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
     return min(runs, key=lambda scores: float(scores["overall"][MAIN]), default=None)
 
 
 def _run_folders(competition: Competition, phase: str, entry: BoardEntry) -> list[Path]:
-    """Where the runs of an entry lie, one per seed."""
+    """List where the runs of an entry lie, one per seed."""
     return [run_folder(competition, entry.submission, seed) for seed in competition.phase(phase).seeds]

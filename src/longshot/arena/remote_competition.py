@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,7 +50,7 @@ class RemoteCompetition:
         return f"<RemoteCompetition {self._client.url}>"
 
     def info(self) -> dict[str, Any]:
-        """Phases, leagues, limits: what everybody may know."""
+        """Return phases, leagues, limits: what everybody may know."""
         return dict(self._client.ask("GET", "/competition"))
 
     def submit(
@@ -80,14 +79,17 @@ class RemoteCompetition:
         Receipt
             The submission's number, and the hash of what the server has.
         """
-        from longshot.arena.submission_check import check_submission
+        from longshot.arena.submission_check import check_submission, write_zip
 
         info = self.info()
         if league not in info["leagues"]:
             raise UserError(f"There is no league '{league}' here; there are: {', '.join(info['leagues'])}.")
         check_submission(submission, league=league)
         with tempfile.TemporaryDirectory(prefix="longshot-submit-") as folder:
-            archive = as_zip(Path(submission), Path(folder))
+            archive = Path(submission)
+            if archive.is_dir():
+                archive = Path(folder, _zip_name(submission))
+                write_zip(Path(submission), archive)
             size, digest = archive.stat().st_size, hash_file(archive)
             if size > info["upload_bytes"]:
                 most = info["upload_bytes"]
@@ -139,7 +141,7 @@ class RemoteCompetition:
             return upload
 
     def status(self, submission: int | None = None) -> Any:
-        """One's team's submissions, newest first, or one of them with its runs and its history.
+        """List one's team's submissions, newest first, or return one of them with its runs and its history.
 
         Parameters
         ----------
@@ -157,7 +159,7 @@ class RemoteCompetition:
                 return items
 
     def uploads(self, *, every: bool = False) -> list[dict[str, Any]]:
-        """One's team's uploads that were begun and not finished, the oldest first.
+        """List one's team's uploads that were begun and not finished, the oldest first.
 
         Parameters
         ----------
@@ -180,13 +182,13 @@ class RemoteCompetition:
         return dict(self._client.ask("DELETE", path))
 
     def quota(self) -> list[dict[str, Any]]:
-        """What one's team may still submit, and when the day's count begins anew."""
+        """Return what one's team may still submit, and when the day's count begins anew."""
         return list(self._client.ask("GET", "/quota"))
 
     def log(
         self, submission: int, *, follow: bool = False, tell: Callable[[LogLine], None] | None = None
     ) -> list[LogLine]:
-        """The log of a submission, of all its seeds.
+        """Return the log of a submission, of all its seeds.
 
         Parameters
         ----------
@@ -235,7 +237,7 @@ class RemoteCompetition:
     def board(
         self, *, phase: str | None = None, league: str | None = None, by: str | None = None
     ) -> dict[str, Any]:
-        """Who is where.
+        """Return the leaderboard of a phase and league.
 
         Parameters
         ----------
@@ -247,7 +249,7 @@ class RemoteCompetition:
         return dict(self._client.ask("GET", "/board", query={"phase": phase, "league": league, "by": by}))
 
     def queue(self) -> dict[str, Any]:
-        """How long the queue is, and who works on it."""
+        """Say how long the queue is, and who works on it."""
         return dict(self._client.ask("GET", "/queue"))
 
     def work(self, *, forever: bool = False, tell: Callable[[str], None] = lambda text: None) -> int:
@@ -260,13 +262,13 @@ class RemoteCompetition:
         tell : callable
             Hears one line about the end of every run.
         """
-        from longshot.arena.remote_worker import work
+        from longshot.arena.worker import work
 
         return work(self._client, forever=forever, tell=tell)
 
 
 def connect(server: str, token: str | None = None) -> RemoteCompetition:
-    """A competition on a server.
+    """Connect to a competition on a server.
 
     Parameters
     ----------
@@ -296,7 +298,7 @@ def connect(server: str, token: str | None = None) -> RemoteCompetition:
 
 
 def local_time(utc: str) -> str:
-    """A server's time in UTC and as this machine's clock shows it.
+    """Format a server's time in UTC and as this machine's clock shows it.
 
     >>> local_time("2027-06-15 12:00:00").startswith("2027-06-15 12:00 UTC (")
     True
@@ -304,20 +306,6 @@ def local_time(utc: str) -> str:
     moment = dt.datetime.fromisoformat(utc.replace("Z", "+00:00"))
     moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
     return f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC ({moment.astimezone():%Y-%m-%d %H:%M} here)"
-
-
-def as_zip(source: Path, folder: Path) -> Path:
-    """A submission as a zip, the same bytes whenever it is made of the same files; a zip is taken as it is."""
-    if source.is_file():
-        return source
-    target = folder / _zip_name(source)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(source.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                entry = zipfile.ZipInfo(path.relative_to(source).as_posix())
-                entry.external_attr = 0o644 << 16
-                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return target
 
 
 def _zip_name(source: str | Path) -> str:

@@ -77,7 +77,7 @@ def curve(index: int, label: str, groups: Mapping[str, Any]) -> charts.Curve:
 
 
 def difficulty_figure(datasets: Sequence[Difficulty], prefix: str) -> str:
-    """Bars from 0 to 100 per dataset: the worst entry, up to the best, and what the best leaves (figure 3)."""
+    """Draw bars from 0 to 100 per dataset: the worst entry, up to the best, and what the best leaves (figure 3)."""
     height = 40
     with new_figure(height * len(datasets) + 46) as figure:
         axes = new_axes(figure, (12, 12, 2, 40))
@@ -132,7 +132,7 @@ class PagePart:
 
 
 def run_title(folder: Path) -> str:
-    """What the page of a run is called: "Submission 3" in a competition, elsewhere as the folder it is written to.
+    """Name the page of a run: "Submission 3" in a competition, elsewhere as the folder it is written to.
 
     >>> run_title(Path("cup/submissions/000003/seed-1")), run_title(Path("tried"))
     ('Submission 3', 'tried')
@@ -142,7 +142,7 @@ def run_title(folder: Path) -> str:
 
 
 def details_page(title: str, scores: Mapping[str, Any]) -> str:
-    """One run: all metrics overall, by dataset, by ways and by shots, with 95 % intervals over tasks."""
+    """Write the page of one run: all metrics overall, by dataset, ways and shots, with 95 % intervals over tasks."""
     names = [metric.replace("normalized", "normalised").replace("_", " ") for metric in METRICS]
     parts = []
     for heading, groups in (
@@ -173,7 +173,7 @@ def details_page(title: str, scores: Mapping[str, Any]) -> str:
 
 
 def render(title: str, subtitle: str, parts: Sequence[PagePart]) -> str:
-    """The page; the template escapes all texts."""
+    """Render the page; the template escapes all texts."""
     template = frame.environment().get_template("competition.html.j2")
     return template.render(title=title, subtitle=subtitle, parts=parts, style=frame.asset("style.css"))
 
@@ -215,7 +215,7 @@ def write_record(folder: Path, tasks: Sequence[BlindTask], scored: Sequence[Task
 
 
 def read_records(folders: Sequence[Path]) -> list[TaskRecord] | None:
-    """The records of an entry's runs, one per seed; None where one is missing."""
+    """Read the records of an entry's runs, one per seed; None where one is missing."""
     paths = [folder / TASK_SCORES for folder in folders]
     if not all(path.is_file() for path in paths):
         return None
@@ -223,7 +223,7 @@ def read_records(folders: Sequence[Path]) -> list[TaskRecord] | None:
 
 
 def phase_difficulty(entries: Mapping[str, Sequence[TaskRecord] | None]) -> PhaseDifficulty | None:
-    """Intrinsic (1 − best) and modelling (best − worst) difficulty of every dataset over all entries.
+    """Measure intrinsic (1 − best) and modelling (best − worst) difficulty of every dataset over all entries.
 
     The mean of an entry is that over the tasks of all its runs. Where all entries answered the same tasks the interval
     of best − worst is that of the paired difference, otherwise Welch's.

@@ -84,7 +84,7 @@ _NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in the kernel's struct 
 
 
 def program(machine: str | None = None, *, pinned: bool = False) -> bytes | None:
-    """The filter as the kernel's instructions (BPF); None for a processor whose call numbers are not known here."""
+    """Compile the filter to the kernel's BPF instructions; None for a processor whose call numbers are unknown."""
     described = MACHINES.get(machine or platform.machine())
     if described is None:
         return None
@@ -128,7 +128,7 @@ class Equipment:
 
     @property
     def device_files(self) -> list[Path]:
-        """The devices that are passed on, where there are any."""
+        """List the devices that are passed on, where there are any."""
         return device_files() if self.devices else []
 
 
@@ -137,7 +137,7 @@ BARE = Equipment()  # a box with nothing but Python and what is installed beside
 
 @cache
 def probe() -> str | None:
-    """None when the sandbox works here, else one sentence that says why not."""
+    """Return None when the sandbox works here, else one sentence that says why not."""
     if shutil.which("bwrap") is None:
         return "bubblewrap (bwrap) is not installed"
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
@@ -156,7 +156,7 @@ def probe() -> str | None:
 
 
 def require() -> None:
-    """UserError with the remedy when the sandbox does not work here."""
+    """Raise UserError with the remedy when the sandbox does not work here."""
     reason = probe()
     if reason is not None:
         raise UserError(f"Untrusted code needs a sandbox, but {reason}", REMEDY)
@@ -174,7 +174,7 @@ def command(
     equipment: Equipment = BARE,
     rooms: bool = False,
 ) -> list[str]:
-    """The whole command line: ``arguments`` inside walls. ``binds``: path in the box → path outside, read-only.
+    """Build the command line of ``arguments`` inside walls. ``binds``: path in the box → path outside, read-only.
 
     ``slot`` tells boxes that run at the same time apart; ``hidden`` are files and folders that cannot be read there;
     ``writable`` folders are bound so that the box may write to them; ``filtered`` comes from ``system_calls`` and is
@@ -232,13 +232,13 @@ def command(
 
 
 def box_user(slot: int) -> int | None:
-    """The user that a submission becomes; None in a user namespace, where there is nobody else to be."""
+    """Return the user that a submission becomes; None in a user namespace, where there is nobody else to be."""
     return FIRST_USER + slot % USERS if os.geteuid() == 0 else None
 
 
 @contextlib.contextmanager
 def system_calls(*, pinned: bool = False) -> Iterator[tuple[int, ...]]:
-    """The file descriptor (or none) of the filter of system calls, open within the block.
+    """Open the file descriptor (or none) of the filter of system calls within the block.
 
     ``pinned``: the box may not choose its cores.
     """
@@ -257,7 +257,7 @@ def system_calls(*, pinned: bool = False) -> Iterator[tuple[int, ...]]:
 
 @contextlib.contextmanager
 def free_slot() -> Iterator[int]:
-    """A slot that no other box on this machine has within the block, whichever process or competition runs it.
+    """Claim a slot that no other box on this machine has within the block, of whichever process or competition.
 
     A name in the kernel's abstract sockets is the claim: two cannot have it, and it goes when its process dies.
     """
@@ -274,7 +274,7 @@ def free_slot() -> Iterator[int]:
 
 
 def python_paths() -> list[Path]:
-    """What the running interpreter needs to start and to import the packages installed beside it."""
+    """List what the running interpreter needs to start and to import the packages installed beside it."""
     base = Path(sysconfig.get_config_var("installed_base") or sys.base_prefix)
     roots = [base, Path(sys.prefix), Path(os.path.realpath(sys.executable)).parent.parent]
     # A link (a shared environment, a Python of Homebrew or pyenv) must lead somewhere in the box too.
@@ -283,13 +283,13 @@ def python_paths() -> list[Path]:
 
 
 def device_files() -> list[Path]:
-    """Graphics processors and the like on this machine; none on most."""
+    """List graphics processors and the like on this machine; none on most."""
     return sorted(path for pattern in DEVICES for path in Path("/dev").glob(pattern) if path.is_char_device())
 
 
 @cache
 def weight_files(environment: Path | None = None) -> tuple[Path, ...]:
-    """Network weights among the installed packages: hidden where a submission must learn from nothing."""
+    """List network weights among the installed packages: hidden where a submission must learn from nothing."""
     folders = {Path(folder) for folder in (*site.getsitepackages(), sysconfig.get_path("purelib"))}
     folders |= set() if environment is None else {environment}
     files = (path for folder in sorted(folders) for path in folder.rglob("*") if path.suffix in WEIGHTS)
@@ -297,7 +297,7 @@ def weight_files(environment: Path | None = None) -> tuple[Path, ...]:
 
 
 def _cover(path: Path, bound: Mapping[Path, Path]) -> list[str]:
-    """Nothing to be read in place of a file or folder, wherever in the box it would be seen.
+    """Put nothing to be read in place of a file or folder, wherever in the box it would be seen.
 
     ``bound``: folder in the box → folder outside; a folder and a link to it are bound both.
     """
@@ -314,18 +314,18 @@ def _cover(path: Path, bound: Mapping[Path, Path]) -> list[str]:
 
 
 def _scratch(folder: str, limits: RunLimits) -> list[str]:
-    """A writable folder in memory; there are three, which share what may be written."""
+    """Add a writable folder in memory; there are three, which share what may be written."""
     return ["--size", str(max(limits.disk // 3, 4096)), "--perms", "1777", "--tmpfs", folder]
 
 
 def _parents(path: Path) -> list[str]:
-    """The folders above a bound path: bubblewrap would make them for root alone."""
+    """Make the folders above a bound path: bubblewrap would make them for root alone."""
     made = [parent for parent in path.parents[-2::-1] if str(parent) != "/tmp"]
     return [word for parent in made for word in ("--perms", "0755", "--dir", str(parent))]
 
 
 def environment(cores: int = 0, *, devices: bool = False) -> dict[str, str]:
-    """The few variables a submission sees; torch asks for USER and HOME.
+    """Return the few variables a submission sees; torch asks for USER and HOME.
 
     How many threads it takes is the organiser's choice, where it was made: as many as the box has ``cores`` of its own,
     else what the worker was started with. So is which of several graphics processors it sees.
@@ -347,7 +347,7 @@ def environment(cores: int = 0, *, devices: bool = False) -> dict[str, str]:
 
 
 def _drop(slot: int) -> list[str]:
-    """As root: become a user without rights, for good. In a user namespace there is nothing left to drop."""
+    """Drop root's rights for good, as another user. In a user namespace there is nothing left to drop."""
     if os.geteuid() != 0:
         return []
     user = str(box_user(slot))
@@ -362,7 +362,7 @@ POLL = 0.2  # seconds between two looks for cores that have become free
 
 @contextlib.contextmanager
 def own_cores(count: int, stop: threading.Event | None = None) -> Iterator[tuple[int, ...]]:
-    """``count`` cores that no other box has within the block; waits until so many are free. 0: none are claimed.
+    """Claim ``count`` cores that no other box has within the block; wait until so many are free. 0 claims none.
 
     A name in the kernel's abstract sockets is the claim: two cannot have it, and it goes when its process dies. Cores
     are claimed from the lowest number on and given back before waiting, so that two that wait do not block each other.
@@ -395,7 +395,7 @@ def own_cores(count: int, stop: threading.Event | None = None) -> Iterator[tuple
 
 
 def pinned(cores: tuple[int, ...], command: list[str]) -> list[str]:
-    """``command`` with these cores alone; as it is where there are none.
+    """Restrict ``command`` to these cores; as it is where there are none.
 
     >>> pinned((0, 2), ["bwrap"])
     ['taskset', '--cpu-list', '0,2', 'bwrap']

@@ -170,7 +170,7 @@ class Competition(Record):
     server: ServerSettings = ServerSettings()
 
     def phase(self, name: str) -> Phase:
-        """A phase by name; UserError with those there are."""
+        """Find a phase by name; raise UserError with those there are."""
         for phase in self.phases:
             if phase.name == name:
                 return phase
@@ -180,23 +180,23 @@ class Competition(Record):
 
     @property
     def marks(self) -> list[str]:
-        """What readers of a score must know: each departure from blind tasks that are the same for all."""
+        """List what readers of a score must know: each departure from blind tasks that are the same for all."""
         return marks(self.model_dump())
 
     @property
     def final(self) -> Phase:
-        """The last phase, which ranks for good."""
+        """Return the last phase, which ranks for good."""
         return self.phases[-1]
 
     @property
     def qualifying(self) -> Phase | None:
-        """The phase whose submissions may enter the final: the last before it that takes any."""
+        """Return the phase whose submissions may enter the final: the last before it that takes any."""
         earlier = reversed(self.phases[:-1])
         return next((phase for phase in earlier if phase.submissions and not phase.practice), None)
 
 
 def marks(settings: Mapping[str, Any]) -> list[str]:
-    """Sentences about ``isolation``, ``pools`` and ``draws`` where they are not the default.
+    """Write sentences about ``isolation``, ``pools`` and ``draws`` where they are not the default.
 
     >>> marks({"isolation": "run", "pools": "disjoint", "draws": "fixed"})
     ['one process answered all tasks of a run and may have remembered them (isolation: run)']
@@ -251,7 +251,7 @@ def load(folder: str | Path) -> Competition:
 
 
 def _phase(name: str, values: Any, limits: Mapping[str, Any], where: str) -> Phase:
-    """A phase whose limits are those of the file, but for its own."""
+    """Read a phase whose limits are those of the file, but for its own."""
     values = _by_name(values, where)
     own = _by_name(values.get("limits", {}), f"{where} limits,")
     phase = read_record(Phase, {**values, "name": name, "limits": {**limits, **own}}, where)
@@ -267,7 +267,7 @@ def template(name: str) -> str:
 
 
 def parse_time(moment: str, where: str) -> dt.datetime:
-    """An ISO date-time, in UTC where it names no zone.
+    """Parse an ISO date-time, in UTC where it names no zone.
 
     Examples
     --------
@@ -284,7 +284,7 @@ def parse_time(moment: str, where: str) -> dt.datetime:
 
 
 def _check_datasets(competition: Competition, path: Path) -> None:
-    """UserError where a phase names no datasets, unknown ones, or the same to train and to test on."""
+    """Raise UserError where a phase names no datasets, unknown ones, or the same to train and to test on."""
     for phase in competition.phases:
         where = f"{path}, phase '{phase.name}',"
         for name in (*phase.train, *phase.test):
@@ -310,7 +310,7 @@ def _check_datasets(competition: Competition, path: Path) -> None:
 
 
 def _overlap(first: str, second: str) -> bool:
-    """Whether two datasets are one, or a branch of the other.
+    """Tell whether two datasets are one, or a branch of the other.
 
     >>> _overlap("toybox#fish", "toybox"), _overlap("toybox#fish", "toybox#fish/sea"), _overlap("a#fish", "b#fish")
     (True, True, False)

@@ -76,13 +76,13 @@ class Solver:
             self.backbones = [_images_only(load_backbone(name), name) for name in names]
 
     def fit(self, images: Tensor, labels: Tensor, ways: int) -> FittedTask:
-        """``images`` [S, 3, H, W] in 0…1 with labels [S]; the task's seed is the one torch was seeded with last."""
+        """Fit ``images`` [S, 3, H, W] in 0…1 with labels [S]; the task's seed is the one torch was seeded with last."""
         order = torch.argsort(labels, stable=True)  # methods rely on classes in order
         return FittedTask(self, self.seen(images[order]), labels[order], ways, torch.initial_seed() % 2**63)
 
     @torch.no_grad()
     def seen(self, images: Tensor) -> Tensor:
-        """Images [n, 3, H, W] in 0…1 as the method wants them: vectors [n, d], or images for the network."""
+        """Return images [n, 3, H, W] in 0…1 as the method wants them: vectors [n, d], or images for the network."""
         pixels = as_bytes(images)
         if isinstance(self.method, ImageMethod):
             return prepared(self._adaptable(), pixels)
@@ -90,7 +90,7 @@ class Solver:
 
     @torch.no_grad()
     def scores(self, task: FittedTask, query: Tensor) -> Tensor:
-        """[Q, N] of the queries ``query``, as ``seen`` gives them."""
+        """Score the queries ``query``, as ``seen`` gives them: [Q, N]."""
         labels = task.labels.to(query.device)
         if isinstance(self.method, ImageMethod):
             image_task = ImageTask(task.support, labels, query, task.ways, task.seed)
@@ -135,7 +135,7 @@ class FittedTask:
     seed: int
 
     def predict(self, images: Tensor) -> Ints:
-        """[n, 3, H, W] in 0…1 → labels [n]."""
+        """Predict labels [n] of images [n, 3, H, W] in 0…1."""
         scores = self.solver.scores(self, self.solver.seen(images))
         if scores.isnan().any():
             raise UserError(f"The method {self.solver.method.call} gave scores that are no numbers.")
@@ -144,30 +144,30 @@ class FittedTask:
 
 
 def as_bytes(images: Tensor) -> NDArray[np.uint8]:
-    """[n, 3, H, W] in 0…1 → bytes [n, H, W, 3]: the very bytes that the competition divided by 255."""
+    """Convert [n, 3, H, W] in 0…1 to bytes [n, H, W, 3]: the very bytes that the competition divided by 255."""
     levels = images.mul(255).round().clamp(0, 255).to(torch.uint8)
     pixels: NDArray[np.uint8] = levels.permute(0, 2, 3, 1).contiguous().cpu().numpy()
     return pixels
 
 
 def resized(transform: Preprocessing, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Bytes [n, H, W, 3] in the size that a backbone wants."""
+    """Resize bytes [n, H, W, 3] to what a backbone wants."""
     return np.stack([transform.pixels(Image.fromarray(image)) for image in pixels])
 
 
 def scaled(transform: Preprocessing, pixels: NDArray[np.uint8], device: torch.device) -> Tensor:
-    """Bytes [n, H, W, 3] of the right size → float32 [n, 3, H, W] with a backbone's scale and shift."""
+    """Convert bytes [n, H, W, 3] of the right size to float32 [n, 3, H, W] with a backbone's scale and shift."""
     scale, shift = (torch.tensor(v, device=device).view(3, 1, 1) for v in (transform.scale, transform.shift))
     return torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float().mul_(scale).add_(shift)
 
 
 def prepared(backbone: ModuleBackbone, pixels: NDArray[np.uint8]) -> Tensor:
-    """[n, 3, H, W] as the backbone's network takes them."""
+    """Return [n, 3, H, W] as the backbone's network takes them."""
     return backbone.images(scaled(backbone.transform, resized(backbone.transform, pixels), backbone.device))
 
 
 def vectors(backbone: Backbone, pixels: NDArray[np.uint8]) -> Tensor:
-    """[n, d] through blocks of one shape and rounded to float16, as 'longshot embed' does: the same numbers."""
+    """Compute [n, d] in blocks of one shape, rounded to float16 as 'longshot embed' does: the same numbers."""
     count, size = len(pixels), backbone.block
     small = resized(backbone.transform, pixels)
     small = np.concatenate([small, np.zeros((-count % size, *small.shape[1:]), np.uint8)])
@@ -179,7 +179,7 @@ def vectors(backbone: Backbone, pixels: NDArray[np.uint8]) -> Tensor:
 
 
 def train_network(plan: dict[str, Any], generator: Generator, classes: int) -> tuple[Network, str]:
-    """The network that ``plan`` (settings.json's ``train``) names, trained on what ``generator`` yields.
+    """Train the network that ``plan`` (settings.json's ``train``) names on what ``generator`` yields.
 
     Also gives its preprocessing.
     """
@@ -219,7 +219,7 @@ def train_network(plan: dict[str, Any], generator: Generator, classes: int) -> t
 def _episodes(
     plan: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
 ) -> Iterator[Any]:
-    """The episodes of every step."""
+    """Yield the episodes of every step."""
     from longshot.base import Episode
 
     def prepare(images: Tensor) -> Tensor:
@@ -245,7 +245,7 @@ def _episodes(
 def _batches(
     plan: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
 ) -> Iterator[Any]:
-    """The batch of every step; its size is that of config.json."""
+    """Yield the batch of every step; its size is that of config.json."""
     from longshot.training import ImageBatch
 
     for images, labels in generator(plan["steps"]):

@@ -86,7 +86,7 @@ class Store:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Of those that open the database first, one at a time prepares it."""
+        """Let those that open the database first prepare it one at a time."""
         if self.engine.dialect.name == "sqlite":
             with (
                 file_lock(self.folder / ".database.lock"),
@@ -105,23 +105,23 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[Connection]:
-        """One transaction: all of it or nothing."""
+        """Open one transaction: all of it or nothing."""
         with self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection that only reads and waits for no writer."""
+        """Open a connection that only reads and waits for no writer."""
         with self.engine.connect() as connection:
             yield connection.execution_options(reading=True)
 
     def rows(self, query: sa.Select[Any], **values: Any) -> list[dict[str, Any]]:
-        """The rows of a query, with values for its parameters, as plain dictionaries."""
+        """Return the rows of a query, with values for its parameters, as plain dictionaries."""
         with self.reading() as connection:
             return [dict(row) for row in connection.execute(query, values).mappings()]
 
     def submission(self, number: int) -> dict[str, Any]:
-        """One submission with its team's name; UserError when there is none of that number."""
+        """Read one submission with its team's name; raise UserError when there is none of that number."""
         rows = self.rows(
             sa.select(submissions, teams.c.name.label("team_name"))
             .join(teams, teams.c.id == submissions.c.team)
@@ -134,12 +134,12 @@ class Store:
         return rows[0]
 
     def history(self, number: int) -> list[dict[str, Any]]:
-        """What happened to a submission, oldest first."""
+        """List what happened to a submission, oldest first."""
         return self.rows(sa.select(events).where(events.c.submission == number).order_by(events.c.id))
 
 
 def open_competition(folder: str | Path) -> tuple[Competition, Store]:
-    """The settings of the competition in ``folder`` and its memory."""
+    """Open the competition in ``folder``: its settings and its database."""
     competition = load(folder)
     return competition, Store(competition)
 
@@ -164,12 +164,12 @@ def _sqlite_begin(connection: Connection) -> None:
 
 
 def read_secret(competition: Competition) -> str:
-    """A random text made once and kept with the organiser; test tasks follow from it."""
+    """Return the random text made once and held by the organiser; test tasks follow from it."""
     return secret_file(competition.folder / "secret")
 
 
 def secret_file(path: Path) -> str:
-    """The text of a secret file, which is made where it is missing; UserError where others may read it."""
+    """Read a secret file, made where it is missing; raise UserError where others may read it."""
     if not path.is_file():
         handle, name = tempfile.mkstemp(prefix=".secret-", dir=path.parent)  # mode 600
         with os.fdopen(handle, "w", encoding="ascii") as out:
@@ -244,7 +244,7 @@ def _add_server(op: Operations) -> None:
 
 
 def _guard_audit(op: Operations) -> None:
-    """Rows of the audit log can be neither changed nor removed, whoever asks the database."""
+    """Let rows of the audit log be neither changed nor removed, whoever asks the database."""
     dialect = op.get_bind().dialect.name
     if dialect == "sqlite":
         for verb in ("UPDATE", "DELETE"):

@@ -13,6 +13,7 @@ import json
 import shutil
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, get_args
@@ -61,8 +62,18 @@ def unpack_any(source: Path, folder: Path, limits: ArchiveLimits | None = None) 
     return folder
 
 
+def write_zip(source: Path, target: Path) -> None:
+    """Pack the folder of a submission as the zip ``target``, the same bytes whenever its files are the same."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(source.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                entry = zipfile.ZipInfo(path.relative_to(source).as_posix())
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
 def _copy(source: Path, folder: Path, limits: ArchiveLimits) -> None:
-    """A folder instead of a zip, held to the same rules."""
+    """Copy a folder instead of a zip, held to the same rules."""
     count, budget, names = 0, limits.bytes, ArchiveNames(source)
     for path in sorted(source.rglob("*")):
         if "__pycache__" in path.parts:
@@ -84,7 +95,7 @@ def _copy(source: Path, folder: Path, limits: ArchiveLimits) -> None:
 
 
 def _root(source: Path, folder: Path) -> Path:
-    """The folder with model.py: the top, or the one folder that the zip was made of."""
+    """Find the folder with model.py: the top, or the one folder that the zip was made of."""
     if (folder / "model.py").is_file():
         return folder
     inner = [path for path in folder.iterdir() if path.is_dir() and path.name != "__MACOSX"]
@@ -155,7 +166,7 @@ def check_submission(submission: str | Path, *, league: str = FREE) -> Submissio
 
 
 def check_size(source: Path) -> None:
-    """UserError where there is nothing, or more than is taken."""
+    """Raise UserError where there is nothing, or more than is taken."""
     if not source.exists():
         raise UserError(f"There is no submission at {source}; give a folder or a zip with a model.py in it.")
     most = ArchiveLimits().bytes
@@ -194,20 +205,9 @@ def check_code(code: Path, league: str, name: str) -> SubmissionCheck:
 
 
 def same_files(first: Path, second: Path) -> bool:
-    """Whether two folders of the competition keep the same submission, byte by byte."""
-    zips = [folder / "submission.zip" for folder in (first, second)]
-    if all(path.is_file() for path in zips):
-        return filecmp.cmp(zips[0], zips[1], shallow=False)
-    trees = [folder / "submission" for folder in (first, second)]
-    names = [
-        sorted(path.relative_to(tree) for path in tree.rglob("*") if path.is_file())
-        if tree.is_dir()
-        else None
-        for tree in trees
-    ]
-    if names[0] is None or names[0] != names[1]:
-        return False
-    return all(filecmp.cmp(trees[0] / path, trees[1] / path, shallow=False) for path in names[0])
+    """Tell whether two folders of the competition hold the same submission, byte by byte."""
+    one_zip, other_zip = first / "submission.zip", second / "submission.zip"
+    return one_zip.is_file() and other_zip.is_file() and filecmp.cmp(one_zip, other_zip, shallow=False)
 
 
 def _check_model(path: Path, name: str) -> None:
@@ -259,7 +259,7 @@ def _check_length(path: Path, name: str) -> None:
 
 
 def _defined(body: list[ast.stmt]) -> set[str] | None:
-    """Names that a module defines at its top; None where that cannot be told without running it."""
+    """Collect names that a module defines at its top; None where that cannot be told without running it."""
     names: set[str] = set()
     todo: list[ast.AST] = list(body)
     while todo:
@@ -278,7 +278,7 @@ def _defined(body: list[ast.stmt]) -> set[str] | None:
 
 
 def mentions(folder: Path) -> list[str]:
-    """Lines that ask for pre-trained weights, should they ever run: for the participant to look at, no findings."""
+    """List lines that ask for pre-trained weights, should they ever run: for the participant, no findings."""
     return [
         f"{path.relative_to(folder).as_posix()}:{line} {asks}"
         for path in sorted(folder.rglob("*.py"))
@@ -288,7 +288,7 @@ def mentions(folder: Path) -> list[str]:
 
 
 def _requests(path: Path) -> list[tuple[int, str]]:
-    """(line, text) for calls that ask for pre-trained weights."""
+    """List (line, text) for calls that ask for pre-trained weights."""
     requests = []
     for node in parsed(path):
         if not isinstance(node, ast.Call):
@@ -317,7 +317,7 @@ FactSheet: TypeAlias = dict[str, str]
 
 
 def read_sheet(path: Path) -> FactSheet:
-    """A team's file; UserError when it is no list of named texts."""
+    """Read a team's file; raise UserError when it is no list of named texts."""
     if not path.is_file():
         raise UserError(
             f"There is no fact sheet at {path}; give a YAML or JSON file with fields such as 'title'."
@@ -340,7 +340,7 @@ def read_sheet(path: Path) -> FactSheet:
 
 
 def parse_sheet(fields: Mapping[str, str]) -> FactSheet:
-    """A sheet that came over the network, held to the rules of one that came as a file."""
+    """Check a sheet that came over the network by the rules of one that came as a file."""
     size = sum(len(f"{name}{text}".encode("utf-8", "surrogatepass")) for name, text in fields.items())
     if not 1 <= len(fields) <= MOST or size > LARGEST:
         raise UserError(
@@ -351,7 +351,7 @@ def parse_sheet(fields: Mapping[str, str]) -> FactSheet:
 
 
 def _text(value: object, name: str, path: Path) -> str:
-    """A plain value, or a list of them on one line."""
+    """Return a plain value, or a list of them on one line."""
     texts = value if isinstance(value, list) else [value]
     if any(isinstance(text, dict | list) for text in texts):
         raise UserError(
@@ -361,12 +361,12 @@ def _text(value: object, name: str, path: Path) -> str:
 
 
 def dump_sheet(sheet: Mapping[str, str]) -> str:
-    """The sheet as it is stored."""
+    """Write the sheet as it is stored."""
     return json.dumps(dict(sheet), ensure_ascii=False)
 
 
 def stored_sheet(text: str | None) -> FactSheet:
-    """A sheet as it was stored; a text that is no sheet counts as its summary."""
+    """Read a sheet as it was stored; a text that is no sheet counts as its summary."""
     if not text:
         return {}
     try:
@@ -381,10 +381,10 @@ def stored_sheet(text: str | None) -> FactSheet:
 
 
 def missing_fields(sheet: Mapping[str, str], fields: Sequence[str]) -> list[str]:
-    """The fields that are asked for and not filled in."""
+    """List the fields that are asked for and not filled in."""
     return [name for name in fields if not sheet.get(name, "").strip()]
 
 
 def blank_sheet(fields: Sequence[str]) -> str:
-    """An empty sheet to fill in."""
+    """Write an empty sheet to fill in."""
     return "".join(f"{name}:  # {FACT_FIELDS.get(name, 'please fill in')}\n" for name in fields)

@@ -12,9 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -22,22 +20,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from longshot.arena import environments, queue, sandbox, submission_check
+from longshot.arena import sandbox, submission_check
 from longshot.arena.box import Box, BoxError
-from longshot.arena.competition_data import CompetitionData, HiddenTask
+from longshot.arena.competition_data import HiddenTask
 from longshot.arena.inside import blind_tasks
 from longshot.arena.inside.blind_tasks import score_answers, summarize
 from longshot.arena.inside.wire import one_line
-from longshot.arena.queue import Claim, archive_path, run_folder
+from longshot.arena.queue import Claim
 from longshot.arena.result_pages import details_page, run_title, write_record
 from longshot.arena.settings import FREE, META, RUN, TASK, Competition, Phase
-from longshot.arena.store import Store
 from longshot.arena.submission_check import unpack
 from longshot.base import Face, UserError, atomic, progress, write_json, write_text
 from longshot.statistics import mean_interval
@@ -186,107 +183,6 @@ def _score(
 
 
 MOST = 8000  # letters of a failure in the participant's log
-TRIES = 6  # while the database does not answer, with pauses of 1, 2, 4 … seconds
-_Answer = TypeVar("_Answer")
-
-
-def work(
-    competition: Competition,
-    store: Store,
-    *,
-    forever: bool = False,
-    lease: float = queue.LEASE,
-    tell: Callable[[str], None] = lambda text: None,
-) -> int:
-    """Do waiting runs until none is left (or for ever); gives the number of runs done. ``tell`` hears of each end.
-
-    ``lease``: seconds without a sign of life after which another worker's run is taken over.
-    """
-    sandbox.require()
-    equipment = environments.equipment(competition)
-    data, done = CompetitionData(competition), 0
-    worker = f"{socket.gethostname()[:40]}:{os.getpid()}:{time.time_ns()}"
-    while True:
-        claimed = _insist(lambda: queue.claim(store, worker, lease))
-        if claimed is None:
-            if not forever:
-                return done
-            time.sleep(1)
-            continue
-        name = f"submission {claimed.submission}, seed {claimed.seed}"
-        try:
-            ending = _run(competition, store, data, claimed, worker, lease, equipment)
-        except Exception as error:
-            if isinstance(error, UserError):  # the data, the disk: nobody's run would go better
-                queue.release(store, claimed, worker, f"the worker stopped: {error}", counted=False)
-                raise
-            why = runner_failed(error)  # the queue goes on
-            queue.release(store, claimed, worker, why, counted=True)
-            tell(f"{name}: {why}")
-        except BaseException:  # Ctrl-C
-            queue.release(store, claimed, worker, "the worker was stopped", counted=False)
-            raise
-        else:
-            done += ending is not None
-            tell(one_line(f"{name}: {ending or 'was taken over by another worker'}"))
-
-
-def _run(
-    competition: Competition,
-    store: Store,
-    data: CompetitionData,
-    claimed: Claim,
-    worker: str,
-    lease: float,
-    equipment: sandbox.Equipment,
-) -> str | None:
-    """Run and record one claim; gives how it ended, None when it was no longer this worker's."""
-    begun = time.monotonic()
-    final = run_folder(competition, claimed.submission, claimed.seed)
-    folder = Path(tempfile.mkdtemp(prefix=f"{final.name}.", dir=final.parent))
-    try:
-        with signs_of_life(lease / 4, lambda: queue.alive(store, claimed, worker)) as taken_over:
-            ended = _outcome(competition, data, claimed, folder, taken_over, equipment)
-            overall = {} if ended.scores is None else ended.scores["overall"]
-            score, half = overall.get("normalized_accuracy"), overall.get("normalized_accuracy_ci95")
-            recorded = _insist(
-                lambda: queue.finish(
-                    store,
-                    claimed,
-                    worker,
-                    score=score,
-                    duration=time.monotonic() - begun,
-                    reason=ended.reason,
-                    half=half,
-                    publish=lambda: publish_run(folder, final),
-                )
-            )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if not recorded:
-        return None
-    return f"failed: {ended.reason}" if score is None else f"scored {score:.4f}"
-
-
-def _outcome(
-    competition: Competition,
-    data: CompetitionData,
-    claimed: Claim,
-    folder: Path,
-    stop: threading.Event,
-    equipment: sandbox.Equipment,
-) -> RunOutcome:
-    """How a run of the competition in this folder ends."""
-    final = run_folder(competition, claimed.submission, claimed.seed)
-    if claimed.kind == "score":
-        for name in ("answers.jsonl", "log.txt", "printed.txt", "scores.json"):
-            if (final / name).is_file():
-                shutil.copy2(final / name, folder / name)
-        phase = competition.phase(claimed.phase)
-        return RunOutcome(score_run(data, phase, claimed.seed, claimed.submission, folder), None)
-    source = archive_path(competition, claimed.submission) / "submission.zip"
-    archive = source if source.is_file() else source.with_suffix("")
-    return outcome(competition, data, claimed, archive, folder, stop, equipment)
 
 
 def outcome(
@@ -352,16 +248,6 @@ def publish_run(folder: Path, final: Path) -> None:
         shutil.rmtree(abandoned, ignore_errors=True)
 
 
-def _insist(ask: Callable[[], _Answer]) -> _Answer:
-    """Ask again while the database does not answer: a run of hours is not lost to a restart."""
-    for attempt in range(TRIES - 1):
-        try:
-            return ask()
-        except sa.exc.OperationalError:
-            time.sleep(2**attempt)
-    return ask()
-
-
 @contextmanager
 def signs_of_life(every: float, alive: Callable[[], bool]) -> Iterator[threading.Event]:
     """Ask ``alive`` every few seconds; the event is set when it says that the run is no longer this worker's."""
@@ -386,7 +272,7 @@ def signs_of_life(every: float, alive: Callable[[], bool]) -> Iterator[threading
 
 
 def runner_failed(error: Exception) -> str:
-    """A fault of the runner and not, or not honestly, of the submission: printed for the organiser, told in short."""
+    """Say in short that the runner failed, honestly or not by the submission's doing; print it for the organiser."""
     for line in traceback.format_exception(error):
         for part in line.splitlines():  # marked: none of it passes for a line of the log
             print(f"  | {one_line(part)}", file=sys.stderr)

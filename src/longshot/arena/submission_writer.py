@@ -52,7 +52,7 @@ def pack_code(path: Path, packed: Packed) -> str:
 
 
 def _imports(path: Path) -> list[str]:
-    """Names of the modules that a file imports, and of the packages they are in."""
+    """List the modules that a file imports, and the packages they are in."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
@@ -67,7 +67,7 @@ def _imports(path: Path) -> list[str]:
 
 
 def pack_backbone(name: str, number: int, packed: Packed) -> str:
-    """The backbone's name for settings.json; files that it needs go into the submission."""
+    """Name the backbone for settings.json; files that it needs go into the submission."""
     from longshot.models import find_family, load_backbone, split_sight
 
     family = find_family(name)
@@ -117,7 +117,7 @@ def _pack_network(name: str, number: int, packed: Packed) -> str:
 
 
 def write_submission(files: Mapping[str, Path | str], out: Path) -> None:
-    """The files as a folder, or as a zip where ``out`` ends so; whole or not at all."""
+    """Write the files as a folder, or as a zip where ``out`` ends so; whole or not at all."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".submission-") as temporary:
         made = Path(temporary, out.name)
@@ -233,7 +233,7 @@ def make_submission(
 
 
 def _method_and_backbones(name: str, backbone: str | None, train: str | None) -> tuple[str, str | None]:
-    """A method's name and its backbones; a network that is named takes the method it was trained for."""
+    """Return a method and its backbones; a network that is named takes the method it was trained for."""
     if not _is_network(name):
         return name, backbone
     if backbone is not None or train is not None:
@@ -255,7 +255,7 @@ def _is_network(name: str) -> bool:
 
 
 def _trained_for(name: str) -> str:
-    """The method of the algorithm that a saved network was trained with; nearest class means for all others."""
+    """Return the method of the algorithm that a saved network was trained with; else nearest class means."""
     from longshot.models import read_sidecar, weights_file
     from longshot.training import get_algorithm
 
@@ -267,7 +267,7 @@ def _trained_for(name: str) -> str:
 
 
 def _method(call: str, overrides: dict[str, Any]) -> Method | ImageMethod:
-    """The method of ``call`` with some settings replaced; UserError where it leaves a choice open."""
+    """Return the method of ``call`` with some settings replaced; raise UserError where it leaves a choice open."""
     from longshot.base import is_tuned, tuned_method
     from longshot.models import ImageMethod, get_method, leaves_open
 
@@ -284,7 +284,7 @@ def _method(call: str, overrides: dict[str, Any]) -> Method | ImageMethod:
 
 
 def _check_fit(method: Method | ImageMethod, parts: list[str]) -> None:
-    """UserError where the method cannot work with these backbones."""
+    """Raise UserError where the method cannot work with these backbones."""
     from longshot.models import ImageMethod, adaptable
 
     if isinstance(method, ImageMethod):
@@ -292,7 +292,7 @@ def _check_fit(method: Method | ImageMethod, parts: list[str]) -> None:
 
 
 def _pack_method(method: Method | ImageMethod, packed: Packed) -> str:
-    """The method's call for settings.json; a file of the user's goes into the submission."""
+    """Return the method's call for settings.json; a file of the user's goes into the submission."""
     name, settings = parse_call(method.call)
     if ".py:" not in name:
         return method.call
@@ -301,7 +301,7 @@ def _pack_method(method: Method | ImageMethod, packed: Packed) -> str:
 
 
 def _training(call: str, network: str, overrides: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What settings.json and config.json say of a training in ``meta_fit``."""
+    """Return what settings.json and config.json say of a training in ``meta_fit``."""
     from longshot.base import parse_preprocessing
     from longshot.models import get_network, is_own_network
     from longshot.training import Algorithm, get_algorithm, make_optimiser, make_schedule
@@ -345,6 +345,6 @@ def _training(call: str, network: str, overrides: dict[str, Any]) -> tuple[dict[
 
 
 def _shown(name: str) -> str:
-    """A name without the folders of this machine."""
+    """Strip a name of the folders of this machine."""
     head, parenthesis, settings = name.partition("(")
     return f"{Path(head).name}{parenthesis}{settings}"

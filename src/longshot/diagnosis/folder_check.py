@@ -314,10 +314,10 @@ def _choose_sizes(dataset: Dataset, shot: int) -> _Sizes:
     left_out = []
     if single := int((sizes < 2).sum()):
         left_out.append(f"{count(single, 'class', 'classes')} with a single image cannot take part")
-    if few := int(((sizes >= 2) & (sizes < own_shot + query)).sum()):
+    if small := int(((sizes >= 2) & (sizes < own_shot + query)).sum()):
         kinds = f"fewer than {own_shot + query} images"
         left_out.append(
-            f"{count(few, 'class', 'classes')} with {kinds} take part only where all classes are asked"
+            f"{count(small, 'class', 'classes')} with {kinds} take part only where all classes are asked"
         )
     if own_shot < shot:
         left_out.append(
@@ -333,14 +333,14 @@ def _draw(
     dataset: Dataset, judge: str, size: _Sizes, tasks: int, draws: int, seed: int, settings: Mapping[str, Any]
 ) -> dict[str, Testbed]:
     """Draw the tasks of every kind; those under ``choice`` are for choosing a method alone."""
-    few = {"shape": FixedShape(size.way, size.shot, size.query), "tasks": tasks, "drop_small": True}
+    five_ways = {"shape": FixedShape(size.way, size.shot, size.query), "tasks": tasks, "drop_small": True}
     common = {"allow_repeats": True, **settings}
     hard = {"instances": "difficult", "judge": judge}
     kinds: dict[str, dict[str, Any]] = {
-        "random": few,
-        "alike": {**few, "classes": "alike", "judge": judge},
-        "difficult": {**few, **hard},
-        "alike-difficult": {**few, **hard, "classes": "alike"},
+        "random": five_ways,
+        "alike": {**five_ways, "classes": "alike", "judge": judge},
+        "difficult": {**five_ways, **hard},
+        "alike-difficult": {**five_ways, **hard, "classes": "alike"},
     }
     for photos in size.references:
         name = "all" if photos == size.shot else f"all-{photos}"

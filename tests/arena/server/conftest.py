@@ -89,8 +89,8 @@ class Arena:
     worker_token: str
 
     @property
-    def office(self) -> ServerContext:
-        return self.server._built.office
+    def context(self) -> ServerContext:
+        return self.server._built.context
 
     @property
     def port(self) -> int:

@@ -132,8 +132,8 @@ def test_a_session_that_was_ended_is_over(arena: Arena) -> None:
 def test_a_session_that_nobody_used_is_over(arena: Arena) -> None:
     person = log_in(arena.visitor, "Ada")
     secret = person.headers["Cookie"].partition("=")[2]
-    with arena.office.store.change() as connection:
-        own = sessions.c.hash == arena.office.hashed(secret)
+    with arena.context.store.change() as connection:
+        own = sessions.c.hash == arena.context.hashed(secret)
         connection.execute(sessions.update().where(own).values(expires="2020-01-01 00:00:00"))
         record(connection, people.HOST, "test", "a session")  # as whatever changes rights is told
     assert person.api("GET", "/me").status == 401
@@ -202,7 +202,7 @@ def test_a_token_that_ended_or_was_taken_back(arena: Arena) -> None:
     person = Visitor(arena.port, {"Authorization": f"Bearer {secret}"})
     assert person.api("GET", "/submissions").status == 200
     number = max(row["id"] for row in arena.ada.good("GET", "/tokens"))
-    with arena.office.store.change() as connection:
+    with arena.context.store.change() as connection:
         connection.execute(tokens.update().where(tokens.c.id == number).values(expires="2020-01-01 00:00:00"))
         record(connection, people.HOST, "test", "a token")
     answer = person.api("GET", "/submissions")
@@ -286,7 +286,7 @@ def test_nobody_else_is_a_worker(arena: Arena) -> None:
 def test_a_worker_sees_the_run_that_it_holds_and_no_other(own_arena: Arena) -> None:
     arena = own_arena
     number = arena.submit(arena.ada)
-    claimed = queue.claim(arena.office.store, "1/honest")
+    claimed = queue.claim(arena.context.store, "1/honest")
     assert claimed is not None and claimed.submission == number
     thief_token = arena.organiser.good("POST", "/organiser/workers", {"name": "thief"})["token"]
     thief = Visitor(arena.port, {"Authorization": f"Bearer {thief_token}"})
@@ -301,14 +301,14 @@ def test_a_worker_sees_the_run_that_it_holds_and_no_other(own_arena: Arena) -> N
         assert alive.status == 422 or alive.json == {"held": False}
     for method, path in (("GET", f"/submissions/{number}"), ("GET", "/submissions"), ("GET", "/me")):
         assert thief.api(method, path).status == 403
-    assert arena.office.store.submission(number)["state"] == "running"
+    assert arena.context.store.submission(number)["state"] == "running"
 
 
 def test_a_replayed_or_late_end_counts_nothing(own_arena: Arena) -> None:
     arena = own_arena
     number = arena.submit(arena.ada)
     late, base, query = held_run(arena)
-    with arena.office.store.change() as connection:
+    with arena.context.store.change() as connection:
         connection.execute(runs.update().values(seen=0.0))  # it was silent for too long
     again, _, fresh = held_run(arena)
     assert again.attempt == late.attempt + 1
@@ -337,7 +337,7 @@ def test_scores_that_are_none(arena: Arena, text: str) -> None:
     arena.worker.good("PUT", f"{base}/files/scores.json", data=text.encode(), query=query)
     answer = arena.worker.api("POST", f"{base}/finish", {"duration": 1.0, "reason": None}, query=query)
     assert answer.status == 422 and "scores.json" in answer.detail
-    assert arena.office.store.submission(number)["score"] is None
+    assert arena.context.store.submission(number)["score"] is None
     give_back = {"why": "broken", "counted": True}
     arena.worker.good("POST", f"{base}/release", give_back, query=query)
     arena.bob.api("POST", f"/submissions/{number}/cancel")
@@ -690,15 +690,15 @@ def announce(person: Visitor, data: bytes) -> str:
 
 def held_run(arena: Arena, number: int | None = None) -> tuple[queue.Claim, str, dict[str, Any]]:
     """A run that the worker 'w' holds, without its data."""
-    token = arena.office.store.rows(tokens.select().where(tokens.c.account.is_(None)).order_by(tokens.c.id))[
+    token = arena.context.store.rows(tokens.select().where(tokens.c.account.is_(None)).order_by(tokens.c.id))[
         0
     ]
     while True:
-        claimed = queue.claim(arena.office.store, f"{token['id']}/w")
+        claimed = queue.claim(arena.context.store, f"{token['id']}/w")
         assert claimed is not None
         if number in (None, claimed.submission):
             break
-        queue.cancel(arena.office.store, claimed.submission, "a test")
+        queue.cancel(arena.context.store, claimed.submission, "a test")
     return claimed, f"/work/runs/{claimed.run}", {"worker": "w", "attempt": claimed.attempt}
 
 

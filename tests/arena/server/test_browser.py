@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 
 from browsing import Window
-from longshot.arena import remote_worker
+from longshot.arena import worker as runner
 from longshot.arena.client import Client
 from longshot.arena.server import uploads
 from longshot.arena.server.page_rendering import TEMPLATES
@@ -148,7 +148,7 @@ def test_an_archive_is_handed_in_run_and_stands_on_the_board(
     window.page.wait_for_selector("#receipt")
     assert "queued" in window.page.inner_text("main")
     assert "SHA-256" in window.page.inner_text("#receipt")
-    remote_worker.work(Client(fair.server.url, fair.worker_token))
+    runner.work(Client(fair.server.url, fair.worker_token))
     window.page.wait_for_selector(".state.scored")  # without being loaded again
     window.page.wait_for_selector(".log:has-text('scored')")
     window.open("/board")
@@ -394,7 +394,7 @@ def test_hidden_scores_and_scoring_anew(windows: Any, fair: Arena) -> None:
     person.good("POST", "/team", {"name": "Ivo"})
     number = fair.submit(person, archive(note="hidden"))
     worker = Client(fair.server.url, fair.worker_token)
-    remote_worker.work(worker)
+    runner.work(worker)
     member, organiser = windows(), windows()
     sign_in(member, "Ivo")
     sign_in(organiser, "Olga")
@@ -426,7 +426,7 @@ def test_hidden_scores_and_scoring_anew(windows: Any, fair: Arena) -> None:
     organiser.page.wait_for_selector("li:has-text('version 2')")
     organiser.open("/board?phase=feedback")
     assert "being scored anew" in organiser.page.inner_text("tr:has-text('Ivo')")
-    remote_worker.work(worker)
+    runner.work(worker)
     organiser.open("/organise/scores")
     assert "0 to go" in organiser.page.inner_text("li:has-text('version 2')")
     (fair.folder / "competition.yaml").write_text(settings)  # scores are shown again

@@ -55,8 +55,7 @@ server.wait()
 """
 WORK = """
 import json, sys, time
-from longshot.arena import remote_worker, submission_runs
-from longshot.arena.client import Client
+from longshot.arena import client, submission_runs, worker
 
 METRICS = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "macro_recall")
 
@@ -72,9 +71,9 @@ def run(data, phase, code, folder, **options):
     return submission_runs.RunOutcome(scores, None)
 
 submission_runs.run = run
-remote_worker.PAUSE = 0.05
-client = Client(sys.argv[1], sys.argv[2])
-remote_worker.work(client, forever=True, beat=0.4, tell=lambda line: print(line, flush=True))
+client.Client.pause, client.Client.beat = 0.05, 0.4
+server = client.Client(sys.argv[1], sys.argv[2])
+worker.work(server, forever=True, tell=lambda line: print(line, flush=True))
 """
 
 
@@ -113,9 +112,9 @@ def stage(competition: Competition, forks: ForkServer, request: pytest.FixtureRe
         url = postgres.new_database()
         with (folder / "competition.yaml").open("a") as file:
             file.write(f"\ndatabase: {url}\n")
-    office = ServerContext(folder)
-    token = credentials.create_worker_token(office, people.HOST, name="w").token
-    office.close()
+    context = ServerContext(folder)
+    token = credentials.create_worker_token(context, people.HOST, name="w").token
+    context.close()
     opened = Stage(forks, folder, 19500 + os.getpid() % 400, token)
     yield opened
     opened.close()
@@ -123,16 +122,16 @@ def stage(competition: Competition, forks: ForkServer, request: pytest.FixtureRe
 
 def participants(folder: Path, count: int) -> list[str]:
     """Tokens of so many people, each with a team."""
-    office = ServerContext(folder)
+    context = ServerContext(folder)
     made = []
     for number in range(count):
-        code = people.invite(office, people.HOST).code
+        code = people.invite(context, people.HOST).code
         name = f"person {number}"
-        people.register(office, name=name, password=PASSWORD, code=code)
-        person = credentials.by_session(office, people.log_in(office, name=name, password=PASSWORD))
-        people.found_team(office, person, name=f"team {number}")
-        made.append(credentials.create_token(office, person, name="t", scopes=["submit", "read-own"]).token)
-    office.close()
+        people.register(context, name=name, password=PASSWORD, code=code)
+        person = credentials.by_session(context, people.log_in(context, name=name, password=PASSWORD))
+        people.found_team(context, person, name=f"team {number}")
+        made.append(credentials.create_token(context, person, name="t", scopes=["submit", "read-own"]).token)
+    context.close()
     return made
 
 

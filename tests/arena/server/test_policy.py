@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from longshot.arena.policy import ACTIONS, OF_ROLE, ROLES, SCOPES, Person, Refusal, permit
-from longshot.arena.server.competition_app import OPERATIONS
+from longshot.arena.server.api_staff import OPERATIONS
 from longshot.arena.server.operations import Operation
 
 from .conftest import Arena, Visitor

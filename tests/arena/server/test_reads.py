@@ -42,7 +42,7 @@ def test_who_logs_out_or_changes_teams_is_seen_so_at_once(arena: Arena) -> None:
 def test_an_answer_has_a_tag_that_changes_with_it(arena: Arena, path: str) -> None:
     status, tag = tagged(arena.ada, path)
     assert status == 200 and tag
-    with arena.office.store.change() as connection:  # a sign of life changes no board
+    with arena.context.store.change() as connection:  # a sign of life changes no board
         queue.sign(connection, "w/m:1:1", "idle")
     assert tagged(arena.ada, path, tag) == (304, tag)
     assert arena.ada.ask("GET", path, headers={"If-None-Match": tag}).body == b""
@@ -69,7 +69,7 @@ def test_the_board_is_the_same_as_without_memory(own_arena: Arena) -> None:
     """A score that another process writes is there with the next look."""
     number = own_arena.submit(own_arena.ada)
     assert own_arena.bob.good("GET", "/board", query={"phase": "feedback"})["lines"] == []
-    elsewhere = Store(own_arena.office.competition)
+    elsewhere = Store(own_arena.context.competition)
     claimed = queue.claim(elsewhere, "other:1:1")
     assert claimed is not None and claimed.submission == number
     assert queue.finish(elsewhere, claimed, "other:1:1", score=0.5, duration=1.0, reason=None, half=0.1)
@@ -98,9 +98,9 @@ def stamps_change(store: Store, competition: Competition) -> None:
 
 
 def test_stamps_of_sqlite_change_with_every_write(competition: Competition) -> None:
-    office = ServerContext(competition.folder)
-    stamps_change(office.store, competition)
-    office.close()
+    context = ServerContext(competition.folder)
+    stamps_change(context.store, competition)
+    context.close()
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from longshot.arena.policy import ACTIONS
-from longshot.arena.server.competition_app import OPERATIONS
+from longshot.arena.server.api_staff import OPERATIONS
 
 from .conftest import Arena
 

@@ -156,7 +156,7 @@ def test_what_was_given_up_takes_no_bytes_and_is_not_finished(own_arena: Arena) 
 )
 def test_what_is_under_way_or_over_is_not_given_up(own_arena: Arena, state: str, words: str) -> None:
     identity = begin(own_arena.ada, 0).json["id"]
-    with own_arena.office.store.change() as connection:
+    with own_arena.context.store.change() as connection:
         connection.execute(upload_rows.update().values(state=state))
     answer = own_arena.ada.api("DELETE", f"/uploads/{identity}")
     assert answer.status == 409 and answer.detail.startswith(words)

@@ -20,7 +20,7 @@ class MamlStart(nn.Module):
         self.start = nn.Parameter(torch.zeros(1, self.network.dim, device=DEVICE))
 
     def adapted(self, images, labels, ways):
-        """A copy after a few steps of gradient descent on the support set; gives its network and head."""
+        """Return network and head of a copy after a few steps of gradient descent on the support set."""
         network = copy.deepcopy(self.network).train()
         head = self.start.detach().repeat(ways, 1).requires_grad_()
         parameters = [*network.parameters(), head]
@@ -36,7 +36,7 @@ class MamlStart(nn.Module):
 
 @torch.no_grad()
 def settled(network, images):
-    """The adapted network for use, its batch normalisation with the statistics of the support set.
+    """Return the adapted network for use, its batch normalisation with the statistics of the support set.
 
     While it adapts it normalises each batch by itself and its running averages have hardly moved from their start.
     """

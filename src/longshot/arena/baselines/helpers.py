@@ -26,7 +26,7 @@ NONE = "none"  # weights that stand for random ones
 
 
 def settings(model_file: str) -> dict[str, Any]:
-    """The submission's settings.json; ``{here}`` in it stands for the submission's folder."""
+    """Read the submission's settings.json; ``{here}`` in it stands for the submission's folder."""
     path = Path(model_file).with_name("settings.json")
     values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8").replace("{here}", str(path.parent)))
     return values
@@ -42,7 +42,7 @@ class Sight(nn.Module):
             self.register_buffer(name, torch.tensor(value).view(3, 1, 1), persistent=False)
 
     def prepare(self, images: Tensor) -> Tensor:
-        """Bilinear without aliasing where the size differs; value · scale + shift."""
+        """Resize bilinearly without aliasing where the size differs, then return value · scale + shift."""
         images = images.to(DEVICE)
         if images.shape[2:] != self.network.size:
             images = F.interpolate(images, self.network.size, mode="bilinear", antialias=True)
@@ -54,7 +54,7 @@ class Sight(nn.Module):
 
 
 def backbone(values: dict[str, Any]) -> Sight:
-    """The network of the settings: ``weights`` that were learned before, or ``network`` with random ones."""
+    """Build the network of the settings: ``weights`` that were learned before, or ``network`` with random ones."""
     side = values.get("size", SIDE)
     if values["weights"] == NONE:
         network = get_network(values["network"], size=(side, side), seed=torch.initial_seed() % 2**63)
@@ -64,7 +64,7 @@ def backbone(values: dict[str, Any]) -> Sight:
 
 @cache
 def pretrained(weights: str, side: int) -> Sight:
-    """A backbone with the weights and the scale it was trained with; opened once."""
+    """Load a backbone with the weights and the scale it was trained with; opened once."""
     transform = load_backbone(weights, "cpu").transform
     network = get_network(weights, size=(side, side))
     return Sight(network, tuple(255 * scale for scale in transform.scale), transform.shift)
@@ -72,7 +72,7 @@ def pretrained(weights: str, side: int) -> Sight:
 
 @torch.no_grad()
 def embed(network: nn.Module, images: Tensor, piece: int = 64) -> Tensor:
-    """[n, d] features in pieces, so that a large query set fits into memory."""
+    """Compute features [n, d] in pieces, so that a large query set fits into memory."""
     network.eval()
     return torch.cat([network(part) for part in images.split(piece)])
 
@@ -92,25 +92,25 @@ def load(module: nn.Module, folder: str) -> nn.Module:
 
 
 def means(features: Tensor, labels: Tensor, ways: int) -> Tensor:
-    """[N, d] class means."""
+    """Compute the class means [N, d]."""
     chosen = F.one_hot(labels.to(features.device), ways).to(features.dtype)
     return chosen.T @ features / chosen.sum(0).unsqueeze(1)
 
 
 def prototype_scores(support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
-    """[n, N] −‖q − p_w‖²."""
+    """Return −‖q − p_w‖² as scores [n, N]."""
     return -torch.cdist(query, means(support, labels, ways)).square()
 
 
 def matching_scores(support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
-    """[n, N] log of the attention on the support images of each class, softmax(10 · cos)."""
+    """Return the log of the attention, softmax(10 · cos), on the support images of each class: [n, N]."""
     attention = (10 * F.normalize(query, dim=1) @ F.normalize(support, dim=1).T).softmax(1)
     chosen = F.one_hot(labels.to(support.device), ways).to(support.dtype)
     return (attention @ chosen).clamp(min=1e-9).log()
 
 
 def probabilities(scores: Tensor) -> np.ndarray[Any, Any]:
-    """[n, N] softmax of scores, as the competition wants it."""
+    """Return the softmax [n, N] of scores, as the competition wants it."""
     shares: np.ndarray[Any, Any] = scores.softmax(1).detach().cpu().numpy()
     return shares
 
@@ -154,7 +154,7 @@ class BestLearner:
             self.judge(step)
 
     def judge(self, step: int) -> None:
-        """Its mean normalised accuracy; a copy of its weights where none was better."""
+        """Measure the mean normalised accuracy, and keep a copy of the weights where none was better."""
         if self.generator is None or step == self.judged_at:
             return
         accuracy, datasets = judged(self.learner, self._drawn())
@@ -173,7 +173,7 @@ class BestLearner:
         print(json.dumps({**line, "best_so_far": self.step}), flush=True)
 
     def chosen(self) -> SavedLearner:
-        """The learner with the best weights."""
+        """Return the learner with the best weights."""
         if not self.state:
             why = "no dataset is held out" if self.generator is None else "it was never validated"
             print(json.dumps({"chosen": f"the last learner: {why}"}), flush=True)
@@ -200,12 +200,12 @@ def judged(learner: Learner, tasks: Iterable[Any]) -> tuple[float, list[str]]:
 
 
 def packed(task: Any) -> Any:
-    """The task with its images as bytes: a quarter of the memory."""
+    """Return the task with its images as bytes: a quarter of the memory."""
     return _with_images(task, lambda images: images.mul(255).round().to(torch.uint8))
 
 
 def unpacked(task: Any) -> Any:
-    """The task with its images in 0…1 again."""
+    """Return the task with its images in 0…1 again."""
     return _with_images(task, lambda images: images.float().div(255))
 
 

@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _page(summary: dict[str, Any]) -> str:
-    """Tables by dataset, ways and shots; everything that comes from data is escaped."""
+    """Write tables by dataset, ways and shots; everything that comes from data is escaped."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         "<meta name=viewport content='width=device-width, initial-scale=1'>",

@@ -51,7 +51,7 @@ class Spawner(spawn.Forks):
         self.trained.chmod(0o777)
 
     def probe(self) -> None:
-        """Unprotected unless a process behind the walls reads the submission and nothing that is hidden."""
+        """Raise Unprotected unless a process behind the walls reads the submission and nothing that is hidden."""
         if self.drops and not self._reads(self.submission / "model.py"):
             self.drops = False  # the files of the submission are this user's alone
         if not self._reads(self.submission / "model.py"):
@@ -92,7 +92,7 @@ class Spawner(spawn.Forks):
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
 
     def work(self, trains: bool, descriptors: tuple[int, ...]) -> int:
-        """What a process does, over its two pipes."""
+        """Do the work of one process, over its two pipes."""
         incoming, outgoing = descriptors
         if self.silent:  # test images must not come out with what is printed
             silent = os.open(os.devnull, os.O_WRONLY)
@@ -110,7 +110,7 @@ class Spawner(spawn.Forks):
 
 
 def weight_files() -> list[Path]:
-    """Learned weights among the installed packages."""
+    """List learned weights among the installed packages."""
     paths = (path for folder in site.getsitepackages() for path in Path(folder).rglob("*"))
     files = {path.resolve() for path in paths if path.suffix in league.WEIGHTS and path.is_file()}
     return sorted(path for path in files if path.stat().st_size >= league.LARGE)
@@ -121,7 +121,7 @@ def entries(folder: Path) -> set[Path]:
 
 
 def devices() -> list[Path]:
-    """Devices such as /dev/null and those of graphics processors; not the folder, where files could be left."""
+    """List devices such as /dev/null and graphics processors; not the folder, where files could be left."""
     characters = [
         path for path in Path("/dev").rglob("*") if SHARED not in path.parents and path.is_char_device()
     ]

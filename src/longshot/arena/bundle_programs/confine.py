@@ -62,36 +62,36 @@ class Unprotected(Exception):
 
 
 def version() -> int:
-    """Landlock's version, 0 where the kernel has none or the container forbids it."""
+    """Return Landlock's version, 0 where the kernel has none or the container forbids it."""
     return max(int(_libc.syscall(_CREATE, None, 0, 1)), 0)
 
 
 def private() -> None:
-    """No other process of this user may look into this one's memory or files."""
+    """Forbid other processes of this user to look into this one's memory or files."""
     _libc.prctl(_DUMPABLE, 0, 0, 0, 0)
 
 
 def adopt_orphans() -> None:
-    """Processes whose parent ends become children of this one, so that they can be found and ended."""
+    """Make processes whose parent ends children of this one, so that they can be found and ended."""
     _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
 def may_drop() -> bool:
-    """Whether this process may become another user, and may end and clear away what that user leaves."""
+    """Tell whether this process may become another user, and may end and clear away what that user leaves."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     (rights,) = [int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")]
     return all(rights >> right & 1 for right in _DROPPING)
 
 
 def drop_user() -> None:
-    """Become a user without rights, for good."""
+    """Turn this process into a user without rights, for good."""
     os.setgroups([])
     os.setresgid(USER, USER, USER)
     os.setresuid(USER, USER, USER)
 
 
 def confine(readable: Iterable[Path], writable: Iterable[Path]) -> None:
-    """Nothing from here on but reading ``readable`` and writing ``writable``: this process and all it starts."""
+    """Restrict this process and all it starts to reading ``readable`` and writing ``writable``."""
     if not version():
         raise Unprotected(
             "Landlock is missing here (Linux 5.13 or later, and a container engine that allows its system calls)"
@@ -102,7 +102,7 @@ def confine(readable: Iterable[Path], writable: Iterable[Path]) -> None:
 
 
 def around(hidden: Sequence[Path], top: Path = Path("/")) -> list[Path]:
-    """Everything below ``top`` but the ``hidden`` files and folders, in as few entries as can be."""
+    """List everything below ``top`` but the ``hidden`` files and folders, in as few entries as can be."""
     paths: list[Path] = []
     with suppress(OSError):
         for entry in sorted(top.iterdir()):
@@ -148,7 +148,7 @@ def _filter() -> None:
 
 
 def program(column: int, machine: int) -> bytes:
-    """The filter as the kernel's instructions (BPF): calls that are missing, sockets that leave the machine.
+    """Compile the filter to the kernel's BPF instructions: calls that are missing, sockets that leave the machine.
 
     Calls that would change a file's attributes do nothing and report success: whoever copies a file makes them.
     """

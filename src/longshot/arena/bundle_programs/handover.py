@@ -59,7 +59,7 @@ def empty(folder: Path) -> None:
 
 
 def check_unchanged(submission: Path, unpacked: int) -> None:
-    """Refused where a file or folder was made, changed or removed after ``unpacked`` (ns).
+    """Raise Refused where a file or folder was made, changed or removed after ``unpacked`` (ns).
 
     The kernel sets the time of change (ctime), and no program can set it back. Bytes that are changed through a shared
     mapping may leave it as it was (tmpfs does), but not a size or a name: hence ``metadata`` must be empty.
@@ -75,7 +75,7 @@ def check_unchanged(submission: Path, unpacked: int) -> None:
 
 
 def check_files(folder: Path) -> None:
-    """Refused for links, for a name of the protocol, and for ``metadata`` that holds anything."""
+    """Raise Refused for links, for a name of the protocol, and for ``metadata`` that holds anything."""
     for path in folder.rglob("*"):
         if path.is_symlink():
             raise Refused("it holds a link, and only files and folders are taken")
@@ -102,13 +102,13 @@ def hand_on(submission: Path, output: Path, result: dict[str, Any], key: str) ->
 
 
 def check_alone(submission: Path, output: Path) -> None:
-    """Refused where something lies in the folders that were emptied."""
+    """Raise Refused where something lies in the folders that were emptied."""
     if any(submission.iterdir()) or any(output.iterdir()):
         raise Refused("something else wrote to the folders of this run while the tasks were answered")
 
 
 def accept(results: Path, key: str) -> dict[str, Any]:
-    """What this run's ingestion wrote; Refused for anything else.
+    """Return what this run's ingestion wrote; raise Refused for anything else.
 
     ``results`` holds what was in the output, and ``metadata``, which the platform writes itself when ingestion has
     ended: with an exit code of 0 the folder was emptied and written by ingestion, so that answers of an earlier run,
@@ -128,7 +128,7 @@ def accept(results: Path, key: str) -> dict[str, Any]:
 
 
 def check_ended(results: Path) -> None:
-    """Refused unless the platform's record says that ingestion ended well."""
+    """Raise Refused unless the platform's record says that ingestion ended well."""
     path = results / METADATA[1]
     record = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     codes = re.findall(r"^ingestionExitCode: (.*)$", record, re.MULTILINE)
@@ -141,5 +141,5 @@ def check_ended(results: Path) -> None:
 
 
 def signature(text: str, key: str) -> str:
-    """The HMAC (SHA-256, hexadecimal) of ``text`` under ``key``, which is hexadecimal."""
+    """Return the HMAC (SHA-256, hexadecimal) of ``text`` under ``key``, which is hexadecimal."""
     return hmac.new(bytes.fromhex(key), text.encode(), hashlib.sha256).hexdigest()

@@ -97,7 +97,7 @@ class Processes:
 
     @contextmanager
     def process(self, kind: bytes = spawn.TASK) -> Iterator[Pipes]:
-        """The channel to a new process, which is gone with all it left after the block."""
+        """Open the channel to a new process, which is gone with all it left after the block."""
         there, out = os.pipe()
         back, here = os.pipe()
         socket.send_fds(self.control, [kind], [there, here])
@@ -179,7 +179,7 @@ def _open(path: Path, entry: dict[str, Any], size: int) -> pictures.Pictures:
 
 
 def _write_training(datasets: list[dict[str, Any]], images: dict[str, Any], folder: Path) -> None:
-    """The training datasets as the submission reads them: class after class, one array each."""
+    """Write the training datasets as the submission reads them: class after class, one array each."""
     folder.mkdir()
     for number, entry in enumerate(datasets):
         np.save(folder / f"{number}.npy", images[entry["name"]][entry.pop("rows")])

@@ -18,13 +18,13 @@ THREADS = 4
 
 
 def seal(data: bytes, key: bytes) -> bytes:
-    """``data`` under ``key``, which serves for this one file; the same call takes it off again."""
+    """Encrypt ``data`` under ``key``, which serves for this one file; the same call decrypts it."""
     stream = hashlib.shake_256(b"longshot bundle" + key).digest(len(data))
     return (np.frombuffer(data, np.uint8) ^ np.frombuffer(stream, np.uint8)).tobytes()
 
 
 def pack(records: Sequence[bytes]) -> bytes:
-    """Records of any length as one text of bytes."""
+    """Join records of any length into one bytes object."""
     ends = np.cumsum([len(record) for record in records], dtype="<u8")
     return len(records).to_bytes(8, "little") + ends.tobytes() + b"".join(records)
 

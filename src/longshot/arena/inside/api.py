@@ -25,7 +25,7 @@ class Predictor(ABC):
 
     @abstractmethod
     def predict(self, query_set: Any) -> np.ndarray[Any, Any]:
-        """``query_set``: float32 tensor [n, 3, 128, 128] in 0…1 → probabilities [n, N] or labels [n] in 0…N−1."""
+        """Classify float32 images [n, 3, 128, 128] in 0…1: probabilities [n, N] or labels [n] in 0…N−1."""
 
 
 class Learner(ABC):
@@ -33,7 +33,7 @@ class Learner(ABC):
 
     @abstractmethod
     def fit(self, support_set: tuple[Any, Any, Any, int, int]) -> Predictor:
-        """``support_set``: (X [N·k, 3, 128, 128], y [N·k] in 0…N−1, original_y [N·k], N, k) → a Predictor.
+        """Learn (X [N·k, 3, 128, 128], y [N·k] in 0…N−1, original_y [N·k], N, k); return a Predictor.
 
         ``original_y`` are class numbers across training datasets; in meta-test it repeats ``y``.
         """
@@ -66,4 +66,4 @@ class MetaLearner(ABC):
         meta_train_generator: Callable[[int], Iterator[Any]],
         meta_valid_generator: Callable[[int], Iterator[Any]] | None,
     ) -> Learner:
-        """Both generators are called with a number of tasks (or batches) and yield them; the second may be None."""
+        """Learn from two generators, called with a number of tasks (or batches) to yield; the second may be None."""

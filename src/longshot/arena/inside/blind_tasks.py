@@ -44,7 +44,7 @@ class TaskScore:
 
 
 def labels_from(predicted: NDArray[Any], queries: int, ways: int) -> NDArray[np.int64]:
-    """Labels [n] from labels [n] or probabilities [n, N]; ValueError with the reason for anything else.
+    """Return labels [n] from labels [n] or probabilities [n, N]; raise ValueError for anything else.
 
     A label outside 0…N−1 stays as it is: it is a mistake on that example, not a broken answer.
     """
@@ -66,7 +66,7 @@ def labels_from(predicted: NDArray[Any], queries: int, ways: int) -> NDArray[np.
 
 
 def score_task(predicted: NDArray[np.int64], truth: NDArray[np.int64], ways: int) -> dict[str, float]:
-    """Metrics of one task with N classes, all of them present in ``truth``.
+    """Compute the metrics of one task with N classes, all of them present in ``truth``.
 
     bac = mean over classes of recall; normalised = (bac − 1/N) / (1 − 1/N). A prediction outside 0…N−1 counts as
     wrong and adds no class of its own; precision of a class that is never predicted is 0, as its F1.
@@ -89,7 +89,7 @@ def score_task(predicted: NDArray[np.int64], truth: NDArray[np.int64], ways: int
 
 
 def score_answers(truths: Sequence[Truth], answers: Sequence[Mapping[str, Any]]) -> list[TaskScore]:
-    """The scores of answers ({"predicted": labels [n], "seconds"}) in the order of their tasks."""
+    """Score answers ({"predicted": labels [n], "seconds"}) in the order of their tasks."""
     return [
         TaskScore(
             truth.dataset,
@@ -107,7 +107,7 @@ def score_answers(truths: Sequence[Truth], answers: Sequence[Mapping[str, Any]])
 
 
 def summarize(tasks: Sequence[TaskScore], half_width: HalfWidth) -> dict[str, Any]:
-    """``overall``, ``by_dataset``, ``by_ways``, ``by_shots``: mean, 95 % half width and number of tasks per metric."""
+    """Summarise mean, 95 % half width and number of tasks per metric: overall, by dataset, ways and shots."""
 
     def grouped(key: str) -> dict[str, Any]:
         values = sorted({getattr(task, key) for task in tasks})
@@ -124,17 +124,17 @@ def summarize(tasks: Sequence[TaskScore], half_width: HalfWidth) -> dict[str, An
 
 
 def telling_half(values: Mapping[str, Any], metric: str) -> float | None:
-    """The half width of a group's interval, None where it has none or one that says nothing (0.55 ± 4.76)."""
+    """Return the half width of a group's interval; None where there is none or it says nothing (0.55 ± 4.76)."""
     return telling(values[f"{metric}_ci95"])
 
 
 def telling(half: float | None) -> float | None:
-    """A half width, None where there is none or where it says nothing."""
+    """Return a half width; None where there is none or where it says nothing."""
     return None if half is None or half > WIDEST else float(half)
 
 
 def student(factors: Mapping[int, float]) -> HalfWidth:
-    """t(n) · s / √n with the two-sided 95 % factors of Student's t by number of values."""
+    """Return t(n) · s / √n, given the two-sided 95 % factors of Student's t by number of values."""
 
     def half_width(values: Sequence[float]) -> float | None:
         count = len(values)
@@ -183,7 +183,7 @@ class BadAnswer(Exception):
 
 
 def begin(channel: Channel, seed: int) -> float:
-    """Have the submission meta-trained; gives the seconds it took."""
+    """Let the submission meta-train; return the seconds it took."""
     begun = time.monotonic()  # our clock: what it says itself is not to be believed
     channel.send("begin", {"seed": seed})
     channel.receive("trained")
@@ -196,7 +196,7 @@ def answer_all(
     pixels: Callable[[str], np.ndarray[Any, Any]],
     tick: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
-    """One answer per task: predicted labels [n] and the seconds it took, from the start of its process.
+    """Collect one answer per task: predicted labels [n] and the seconds from the start of its process.
 
     ``channels()`` opens the channel of one task and closes it with all that is behind it; ``pixels(dataset)`` gives
     uint8 [N, H, W, 3].

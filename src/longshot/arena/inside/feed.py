@@ -57,34 +57,34 @@ class FeedSource:
 
     @property
     def classes(self) -> np.ndarray[Any, Any]:
-        """Positions of its classes."""
+        """Return the positions of its classes."""
         return np.arange(len(self.offsets) - 1) if self.chosen is None else self.chosen
 
     @property
     def sizes(self) -> np.ndarray[Any, Any]:
-        """Images of each class."""
+        """Count the images of each class."""
         sizes: np.ndarray[Any, Any] = np.diff(self.offsets)[self.classes]
         return sizes
 
     @property
     def starts(self) -> np.ndarray[Any, Any]:
-        """Row of each class's first image."""
+        """Return the row of each class's first image."""
         starts: np.ndarray[Any, Any] = self.offsets[self.classes]
         return starts
 
     @property
     def numbers(self) -> np.ndarray[Any, Any]:
-        """Each class's number among those of all datasets."""
+        """Return each class's number among those of all datasets."""
         return self.first_class + self.classes
 
 
 def images(pixels: np.ndarray[Any, Any]) -> torch.Tensor:
-    """uint8 [n, H, W, 3] → float32 [n, 3, H, W] in 0…1."""
+    """Convert uint8 [n, H, W, 3] to float32 [n, 3, H, W] in 0…1."""
     return torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).contiguous().float().div_(255)
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The submission's config.json over the defaults; unknown keys are an error."""
+    """Read the submission's config.json over the defaults; unknown keys are an error."""
     config = {**CONFIG, "train_config": dict(TASKS), "valid_config": dict(VALID)}
     if not path.is_file():
         return config
@@ -112,7 +112,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def open_sources(folder: Path) -> list[FeedSource]:
-    """The training datasets, memory-mapped."""
+    """Open the training datasets, memory-mapped."""
     sources, first = [], 0
     for entry in json.loads((folder / "index.json").read_text(encoding="utf-8"))["datasets"]:
         pixels = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
@@ -122,7 +122,7 @@ def open_sources(folder: Path) -> list[FeedSource]:
 
 
 def image_size(folder: Path) -> int:
-    """Pixels of a side of the images."""
+    """Return the pixels of a side of the images."""
     entry = json.loads((folder / "index.json").read_text(encoding="utf-8"))["datasets"][0]
     return int(np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False).shape[1])
 
@@ -130,7 +130,7 @@ def image_size(folder: Path) -> int:
 def hold_out(
     sources: list[FeedSource], validation: Any, rng: np.random.Generator
 ) -> tuple[list[FeedSource], list[FeedSource]]:
-    """Training and validation datasets: ``validation`` is None, a number of datasets, a share of them, or their names.
+    """Split training from validation datasets: ``validation`` is None, a number, a share, or their names.
 
     Of a single dataset a share means classes: there is nothing else to hold out.
     """
@@ -165,7 +165,7 @@ def hold_out(
 def hold_out_classes(
     source: FeedSource, share: float, rng: np.random.Generator
 ) -> tuple[list[FeedSource], list[FeedSource]]:
-    """One dataset as two with different classes; at least two each, without which there are no tasks."""
+    """Split one dataset into two with different classes; at least two each, without which there are no tasks."""
     count = max(2, round(share * len(source.classes)))
     if len(source.classes) - count < 2:
         raise ConfigError(
@@ -180,7 +180,7 @@ def hold_out_classes(
 def task_generator(
     sources: list[FeedSource], config: dict[str, Any], rng: np.random.Generator
 ) -> Callable[[int], Iterator[TrainingTask]]:
-    """``generator(n)`` yields n tasks, each inside one dataset that is drawn uniformly."""
+    """Return ``generator(n)``, which yields n tasks, each inside one dataset that is drawn uniformly."""
 
     def generate(count: int) -> Iterator[TrainingTask]:
         for _ in range(int(count)):
@@ -190,7 +190,7 @@ def task_generator(
 
 
 def draw_task(source: FeedSource, config: dict[str, Any], rng: np.random.Generator) -> TrainingTask:
-    """N ~ U{min_N … max_N} or fixed, k ~ U{min_k … max_k} or fixed, as far as the dataset's classes allow."""
+    """Draw N ~ U{min_N … max_N} or fixed, k ~ U{min_k … max_k} or fixed, as far as the dataset's classes allow."""
     queries = int(config["query_images_per_class"])
     able = np.flatnonzero(source.sizes > queries)
     ways = _amount(config, "N", len(able), rng)
@@ -215,7 +215,7 @@ def draw_task(source: FeedSource, config: dict[str, Any], rng: np.random.Generat
 
 
 def _amount(config: dict[str, Any], name: str, room: int, rng: np.random.Generator) -> int:
-    """A fixed number, or one drawn between the bounds; never more than there is room for."""
+    """Return a fixed number, or draw one between the bounds; never more than there is room for."""
     fixed = config[name]
     if fixed is not None:
         return min(int(fixed), room)
@@ -227,7 +227,7 @@ def _amount(config: dict[str, Any], name: str, room: int, rng: np.random.Generat
 def _set(
     source: FeedSource, rows: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(X, y, original_y) of rows [N, k]."""
+    """Return (X, y, original_y) of rows [N, k]."""
     each = rows.shape[1]
     labels = np.repeat(np.arange(len(classes)), each)
     original = np.repeat(source.numbers[classes], each)
@@ -237,7 +237,7 @@ def _set(
 def batch_generator(
     sources: list[FeedSource], size: int, rng: np.random.Generator
 ) -> Callable[[int], Iterator[tuple[torch.Tensor, torch.Tensor]]]:
-    """``generator(n)`` yields n batches (X, y) of the datasets put together; y numbers the classes 0 … total−1."""
+    """Return ``generator(n)``, which yields n batches (X, y) of all datasets; y is in 0 … total−1."""
     lengths = np.array([source.sizes.sum() for source in sources])
     starts = np.cumsum(lengths) - lengths
     places, labels, base = [], [], 0  # of the images of each dataset: row and label

@@ -44,7 +44,7 @@ class Logger:
         self.count = 0
 
     def log(self, data: Any, predictions: Any, loss: float | None = None, meta_train: bool = True) -> None:
-        """``data``: a task, a batch or (X, y); ``predictions``: labels [n] or probabilities [n, N]."""
+        """Record ``predictions``, labels [n] or probabilities [n, N], on ``data``: a task, a batch or (X, y)."""
         self.count += 1
         labels = data.query_set[1] if hasattr(data, "query_set") else data[1]
         predicted, truth = np.asarray(predictions), np.asarray(labels)
@@ -98,7 +98,7 @@ def live(
 
 
 def import_model(submission: Path, data: Path) -> Any:
-    """The submission's model.py as a module, its own modules before all others."""
+    """Import the submission's model.py, its own modules before all others."""
     sys.path.insert(0, str(submission))
     if not (submission / "api.py").exists():
         sys.modules["api"] = api
@@ -112,7 +112,7 @@ def import_model(submission: Path, data: Path) -> Any:
 
 
 def train(model: Any, submission: Path, data: Path, trained: Path, seed: int) -> Any:
-    """Meta-train and save the learner; gives its class."""
+    """Train the submission's meta-learner and save its learner; return the learner's class."""
     opened = feed.open_sources(data)
     seed_everything(seed)
     rng = np.random.default_rng(seed)
@@ -141,7 +141,7 @@ def train(model: Any, submission: Path, data: Path, trained: Path, seed: int) ->
 
 
 def find_class(model: Any, trained: Path) -> Any:
-    """The class of the learner that meta-training gave; MyLearner where its name leads nowhere."""
+    """Find the class of the learner that meta-training gave; MyLearner where its name leads nowhere."""
     module, _, path = (trained / CLASS).read_text(encoding="utf-8").partition(":")
     try:
         return attrgetter(path)(importlib.import_module(module))
@@ -170,7 +170,7 @@ def answer(
 
 
 def plain(predicted: Any) -> np.ndarray[Any, Any]:
-    """A prediction as an array that can travel: whole numbers as int64, others as float32."""
+    """Convert a prediction to an array that can travel: whole numbers as int64, others as float32."""
     if isinstance(predicted, torch.Tensor):
         predicted = predicted.detach().cpu().numpy()
     array = np.asarray(predicted)
@@ -182,7 +182,7 @@ def plain(predicted: Any) -> np.ndarray[Any, Any]:
 
 
 def seed_everything(seed: int) -> None:
-    """One seed for all the generators a submission is likely to use."""
+    """Seed all the generators a submission is likely to use."""
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 – submissions use the global one
     torch.manual_seed(seed)
@@ -206,7 +206,7 @@ def stage(name: str, submission: Path) -> Iterator[None]:
 
 
 def _keep_to_the_rule() -> None:
-    """A request that the league does not allow fails the submission, whatever came of it."""
+    """Fail a submission that made a request which the league does not allow, whatever came of it."""
     for watch in watches:
         if watch.broken:
             raise Failure("league", watch.broken)

@@ -36,7 +36,7 @@ class Watch:
     """The first request that broke the rule, if any."""
 
     def __init__(self, submission: str, closed: Iterable[str] = ()) -> None:
-        """``closed``: real paths of weights that cannot be read, beside those that are covered."""
+        """Watch a submission; ``closed`` are real paths of weights that are not covered and cannot be read."""
         self.submission, self.broken, self.closed = f"{submission}/", "", frozenset(closed)
         sys.addaudithook(self._look)
 
@@ -50,7 +50,7 @@ class Watch:
             raise RuleBroken(f"{RULE} {request}")
 
     def _where(self) -> str:
-        """The submission's own line that led here."""
+        """Return the submission's own line that led here."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:
             name = frame.f_code.co_filename
@@ -61,7 +61,7 @@ class Watch:
 
 
 def _request(event: str, arguments: tuple[Any, ...], closed: frozenset[str]) -> str:
-    """What is asked for that the league does not allow; empty where it is nothing of the kind."""
+    """Say what is asked for that the league does not allow; empty where it is nothing of the kind."""
     if event == "open":
         path = os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes | os.PathLike) else ""
         if path.lower().endswith(WEIGHTS) and (_covered(path) or os.path.realpath(path) in closed):
@@ -79,7 +79,7 @@ def _request(event: str, arguments: tuple[Any, ...], closed: frozenset[str]) -> 
 
 
 def _covered(path: str) -> bool:
-    """Whether the walls show nothing in place of a file."""
+    """Tell whether the walls show nothing in place of a file."""
     try:
         return stat.S_ISCHR(os.stat(path).st_mode)  # noqa: PTH116 – in a hook, the fewer calls the better
     except OSError:
@@ -87,7 +87,7 @@ def _covered(path: str) -> bool:
 
 
 def shipped_weights(folder: Path) -> list[str]:
-    """What in a submission breaks the rule of the meta-learning league: one text per finding, none when it is clean."""
+    """List what in a submission breaks the rule of the meta-learning league: one text per finding."""
     findings, total = [], 0
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
@@ -123,7 +123,7 @@ def _is_text(path: Path) -> bool:
 
 
 def parsed(path: Path) -> list[ast.AST]:
-    """The nodes of a file's code; none where it is no Python: its import will say what is wrong with it."""
+    """Return the nodes of a file's code; none where it is no Python: its import will say what is wrong with it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -133,7 +133,7 @@ def parsed(path: Path) -> list[ast.AST]:
 
 
 def _literals(path: Path) -> list[tuple[int, str]]:
-    """(line, finding) for texts and bytes in code that are as long as weights."""
+    """List (line, finding) for texts and bytes in code that are as long as weights."""
     findings = []
     for node in parsed(path):
         if (

@@ -137,7 +137,7 @@ class Rooms:
         _loopback_up()
 
     def _make_scratch(self) -> None:
-        """Three empty folders that share what may be written; in /tmp what the box shows there is shown again."""
+        """Make three empty folders that share what may be written; /tmp shows what the box shows there."""
         files = self.limits.files // 2 + 4 + len(self._shown)  # beside those made here
         half = f"size={max(self.limits.disk // 2, 4096)},nr_inodes={files},mode=0755"
         _mount("tmpfs", WORK, "tmpfs", _NO_SETUID | _NO_DEVICES, half)
@@ -154,7 +154,7 @@ class Rooms:
         _mount(str(WORK / "work"), WORK, flags=_BIND)
 
     def _give_up_rights(self) -> None:
-        """Become a user without any right, within limits, behind the filter of system calls: for good."""
+        """Turn into a user without any right, within limits, behind the filter of system calls: for good."""
         limits = self.limits
         os.chdir(WORK)
         _libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
@@ -199,7 +199,7 @@ def _own_numbers() -> int:
 
 
 def _machine_wide() -> list[Path]:
-    """What a room does not see of /proc: all but its own processes, settings, and the little that programs ask for."""
+    """List what a room does not see of /proc: all but its own processes and the little that programs ask for."""
     shown = {*SEEN, *FROZEN, "stat"}
     top = [path for path in Path("/proc").iterdir() if not path.name.isdigit() and path.name not in shown]
     settings = [path for path in Path("/proc/sys").iterdir() if path.name not in SEEN_SETTINGS]
@@ -216,7 +216,7 @@ def _keep_open(descriptors: Sequence[int]) -> None:
 
 
 def _loopback_up() -> None:
-    """127.0.0.1 as it is everywhere: parts of a submission may talk to each other."""
+    """Bring 127.0.0.1 up: parts of a submission may talk to each other."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line, suppress(OSError):
         fcntl.ioctl(line, 0x8914, struct.pack("16sh22x", b"lo", 1))
 

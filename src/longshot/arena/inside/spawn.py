@@ -80,7 +80,7 @@ class Forks:
             os._exit(code)
 
     def enter(self, trains: bool) -> None:
-        """In the new process, before it does anything: the place for walls."""
+        """Put up walls in the new process, before it does anything."""
 
     def clean(self, process: int, trains: bool) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -194,7 +194,7 @@ def import_libraries(submission: Path) -> None:
 
 
 def descendants() -> list[int]:
-    """The processes that come from this one; orphans too where it adopts them."""
+    """List the processes that come from this one; orphans too where it adopts them."""
     return [int(pid) for pid in Meter(os.getpid()).family()[1:]]
 
 
@@ -211,7 +211,7 @@ class Meter:
         self._looks = 0
 
     def look(self, enough: int = 0) -> tuple[int, float]:
-        """Bytes of memory and seconds of processor time, those of ended children included.
+        """Measure bytes of memory and seconds of processor time, those of ended children included.
 
         Pages of files are not counted: the same library in ten processes is in memory once. Memory that processes
         share is first counted for each of them, which is quick and never too little; where that exceeds ``enough`` it
@@ -227,11 +227,11 @@ class Meter:
         return sum(memory.values()), spent
 
     def family(self) -> list[str]:
-        """The process and all its descendants."""
+        """List the process and all its descendants."""
         return self._usage()[0]
 
     def _usage(self) -> tuple[list[str], float]:
-        """The processes, and the seconds they and their ended children used."""
+        """Return the processes, and the seconds they and their ended children used."""
         if self._looks % FORGET == 0:
             self._strangers.clear()
         self._looks += 1
@@ -251,7 +251,7 @@ class Meter:
 
 
 def _bytes(pid: str, file: str, names: tuple[str, ...], unknown: int) -> int:
-    """The sum of the named lines of a process's file, 0 when it has ended, ``unknown`` when it may not be read."""
+    """Sum the named lines of a process's file: 0 when it has ended, ``unknown`` when it may not be read."""
     try:
         lines = (line.partition(":") for line in Path("/proc", pid, file).read_text().splitlines())
         sizes = [int(value.split()[0]) << 10 for name, _, value in lines if name in names]

@@ -99,7 +99,7 @@ def receive(fd: int, max_bytes: int, deadline: float | None = None) -> Message:
 
 
 def _wait(fd: int, write: bool, deadline: float | None) -> None:
-    """Until the pipe is ready; only non-blocking ends come here."""
+    """Wait until the pipe is ready; only non-blocking ends come here."""
     ready = select.poll()
     ready.register(fd, select.POLLOUT if write else select.POLLIN)
     milliseconds = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
@@ -141,7 +141,7 @@ def _write(fd: int, data: bytes | memoryview, deadline: float | None) -> None:
 
 
 def readable(text: str) -> str:
-    r"""Text from a stranger over several lines: control characters, which a terminal obeys, as they are written.
+    r"""Escape control characters, which a terminal obeys, in a stranger's text of several lines.
 
     >>> readable("fine\r\n\x1b[2J")
     'fine\n\\x1b[2J'
@@ -156,7 +156,7 @@ def readable(text: str) -> str:
 
 
 def one_line(text: str, most: int = LINE) -> str:
-    r"""Text from a stranger as part of one record: newlines are visible too, and its length has an end.
+    r"""Make a stranger's text part of one record: newlines are visible too, and its length has an end.
 
     >>> one_line("boom\nsubmission 2, seed 1: scored 1.0000")
     'boom\\nsubmission 2, seed 1: scored 1.0000'
@@ -166,7 +166,7 @@ def one_line(text: str, most: int = LINE) -> str:
 
 
 def system_reason(stage: str, reason: str, submission: Path) -> str:
-    """Where a submission failed, said by what its author knew before: nothing it was shown can come out this way.
+    """Say where a submission failed by what its author knew before: nothing it was shown can leak this way.
 
     The stage, the kind of exception where it is one of Python's, the file and line where the archive has them; of an
     import that failed also the line as it is written in the archive.
@@ -188,7 +188,7 @@ def system_reason(stage: str, reason: str, submission: Path) -> str:
 
 
 def _position(reason: str, submission: Path) -> tuple[str, int] | None:
-    """The last file and line in a reason that the archive has."""
+    """Find the last file and line in a reason that the archive has."""
     for file, digits in reversed(re.findall(r'File "([^"\n]{1,200})", line (\d{1,7})', reason)):
         if 1 <= int(digits) <= len(_lines(submission, file)):
             return file, int(digits)
@@ -201,7 +201,7 @@ def _is_exception(name: str) -> bool:
 
 
 def _lines(submission: Path, file: str) -> list[str]:
-    """The lines of a Python file of the archive; none where there is no such file."""
+    """Read the lines of a Python file of the archive; none where there is no such file."""
     path = (submission / file).resolve()
     if path.suffix != ".py" or not path.is_relative_to(submission.resolve()) or not path.is_file():
         return []

@@ -1,1 +1,1 @@
-"""The competition server: what it does, as plain functions ``function(office, person, …)``, and HTTP over them."""
+"""The competition server: what it does, as plain functions ``function(context, person, …)``, and HTTP over them."""

@@ -80,17 +80,17 @@ class QueueView(NamedTuple):
 
 
 def board(
-    office: ServerContext,
+    context: ServerContext,
     person: Person,
     *,
     phase: str | None = None,
     league: str | None = None,
     by: str | None = None,
 ) -> Board:
-    """Who is where; the phase that is open and its first league unless named."""
+    """Return the board of a phase and league; the phase that is open and its first league unless named."""
     permit(person, "board.read")
-    competition = office.competition
-    chosen = find_phase(office, phase)
+    competition = context.competition
+    chosen = find_phase(context, phase)
     if league is not None:
         queue.check_league(competition, league)
     if by not in (None, "last", "best", "selected"):
@@ -98,7 +98,7 @@ def board(
     group = league or competition.leagues[0]
     ranks_by: RankBy = by or competition.ranks_by  # type: ignore[assignment]
     hidden = not (sees_all(person) or entry_rules.scores_shown(chosen))
-    entries = [] if hidden else _entries(office, chosen.name, group, ranks_by)
+    entries = [] if hidden else _entries(context, chosen.name, group, ranks_by)
 
     def line(entry: BoardEntry) -> BoardLine:
         own = person.team is not None and entry.team_id == person.team
@@ -106,7 +106,7 @@ def board(
         method = dict(entry.sheet).get("title", "")
         return filled(BoardLine, entry._asdict(), submission=number, method=method, own=own)
 
-    ended, version = _end_and_version(office, chosen.name)
+    ended, version = _end_and_version(context, chosen.name)
     standing = ranking.standing_since(competition, chosen.name, ended)
     if chosen.practice:
         standing = "practice: nothing of it counts"
@@ -114,40 +114,40 @@ def board(
     return Board(chosen.name, group, ranks_by, lines, standing, competition.marks, hidden, version)
 
 
-def _entries(office: ServerContext, phase: str, league: str, by: RankBy) -> list[BoardEntry]:
-    """The entries of a board, computed once for every state of the competition."""
-    competition = office.competition
-    return office.memory.kept(
+def _entries(context: ServerContext, phase: str, league: str, by: RankBy) -> list[BoardEntry]:
+    """Rank the entries of a board, once for every state of the competition."""
+    competition = context.competition
+    return context.memory.kept(
         ("board", phase, league, by),
-        (office.memory.state(), competition),
-        lambda: ranking.leaderboard(competition, office.store, phase, league, by),
+        (context.memory.state(), competition),
+        lambda: ranking.leaderboard(competition, context.store, phase, league, by),
     )
 
 
-def _end_and_version(office: ServerContext, phase: str) -> tuple[dt.datetime | None, int]:
-    """When the final's review ends, and the version of a phase's scores."""
-    competition = office.competition
+def _end_and_version(context: ServerContext, phase: str) -> tuple[dt.datetime | None, int]:
+    """Return when the final's review ends, and the version of a phase's scores."""
+    competition = context.competition
 
     def look() -> tuple[dt.datetime | None, int]:
         final = phase == competition.final.name
-        with office.store.reading() as connection:
+        with context.store.reading() as connection:
             version = queue.scoring_version(connection, phase)
-        return ranking.final_on(competition, office.store) if final else None, version
+        return ranking.final_on(competition, context.store) if final else None, version
 
-    return office.memory.kept(("version", phase), (office.memory.state(), competition), look)
+    return context.memory.kept(("version", phase), (context.memory.state(), competition), look)
 
 
 def progress(
-    office: ServerContext, person: Person, *, phase: str | None = None, league: str | None = None
+    context: ServerContext, person: Person, *, phase: str | None = None, league: str | None = None
 ) -> list[Progress]:
-    """Every valid submission in the order it was made, for the figure of a board; none while scores are hidden."""
+    """List every valid submission in the order it was made, for a board's figure; none while scores are hidden."""
     permit(person, "board.read")
-    competition = office.competition
-    chosen = find_phase(office, phase)
+    competition = context.competition
+    chosen = find_phase(context, phase)
     if not (sees_all(person) or entry_rules.scores_shown(chosen)):
         return []
     columns = [submissions.c[name] for name in ("team", "created", "score")]
-    rows = office.store.rows(
+    rows = context.store.rows(
         sa.select(*columns, teams.c.name, teams.c.pseudonym)
         .join(teams, teams.c.id == submissions.c.team)
         .where(
@@ -171,11 +171,11 @@ def progress(
     ]
 
 
-def queue_state(office: ServerContext, person: Person) -> QueueView:
-    """How long the queue is and whether anybody works on it."""
+def queue_state(context: ServerContext, person: Person) -> QueueView:
+    """Say how long the queue is and whether anybody works on it."""
     permit(person, "queue.read")
-    memory = office.memory
-    counts, oldest, signs, why = memory.kept("queue", memory.stamp(), lambda: _queue(office))
+    memory = context.memory
+    counts, oldest, signs, why = memory.kept("queue", memory.stamp(), lambda: _queue(context))
     moment = time.time()
     listed = [
         WorkerView(
@@ -198,13 +198,13 @@ def queue_state(office: ServerContext, person: Person) -> QueueView:
     return QueueView(waiting, counts.get("running", 0), oldest, why, listed, sentence)
 
 
-def _queue(office: ServerContext) -> tuple[dict[str, int], str | None, list[dict[str, Any]], str | None]:
-    """Runs by state, when the submission came that waits longest, workers' signs of life, and why it pauses."""
+def _queue(context: ServerContext) -> tuple[dict[str, int], str | None, list[dict[str, Any]], str | None]:
+    """Read runs by state, when the longest-waiting submission came, workers' signs of life, and why it pauses."""
     going = runs.c.state.in_(("queued", "running"))
     by_state = sa.select(runs.c.state, sa.func.count()).where(going).group_by(runs.c.state)
     oldest = sa.select(sa.func.min(submissions.c.created)).where(submissions.c.state == "queued")
     paused = sa.select(facts.c.value).where(facts.c.name == queue.PAUSED)
-    with office.store.reading() as connection:
+    with context.store.reading() as connection:
         counts = {state: int(number) for state, number in connection.execute(by_state)}
         signs = [
             dict(row) for row in connection.execute(sa.select(workers).order_by(workers.c.name)).mappings()
@@ -212,24 +212,24 @@ def _queue(office: ServerContext) -> tuple[dict[str, int], str | None, list[dict
         return counts, connection.execute(oldest).scalar(), signs, connection.execute(paused).scalar()
 
 
-def find_phase(office: ServerContext, name: str | None) -> Phase:
-    """A phase by name, 404 where there is none; unless named the last that has scores, else the one that is open."""
-    competition = office.competition
+def find_phase(context: ServerContext, name: str | None) -> Phase:
+    """Find a phase by name, 404 where there is none; unless named the last with scores, else the open one."""
+    competition = context.competition
     if name is not None:
         phase = {each.name: each for each in competition.phases}.get(name)
         if phase is None:
             raise not_there("phase", f"'{name[:40]}'")
         return phase
     scored = sa.select(submissions.c.phase).where(submissions.c.state == "scored").distinct()
-    memory = office.memory
-    rows = memory.kept("phases with scores", memory.state(), lambda: office.store.rows(scored))
+    memory = context.memory
+    rows = memory.kept("phases with scores", memory.state(), lambda: context.store.rows(scored))
     names = {row["phase"] for row in rows}
     with_scores = [each for each in competition.phases if each.name in names and not each.practice]
     return with_scores[-1] if with_scores else entry_rules.default_phase(competition)
 
 
 def _label(name: str) -> str:
-    """A worker's name without the number of its token and of its process."""
+    """Strip a worker's name of the number of its token and of its process."""
     return name.partition("/")[2].rsplit(":", 2)[0] or name.rsplit(":", 2)[0]
 
 
@@ -268,9 +268,10 @@ class CompetitionInfo(NamedTuple):
     now: dt.datetime  # the server's clock
 
 
-def competition_info(office: ServerContext) -> CompetitionInfo:
-    """What everybody may know of a competition."""
-    competition = office.competition
+def competition_info(context: ServerContext, person: Person) -> CompetitionInfo:
+    """Return what everybody may know of a competition: phases, leagues, limits, terms."""
+    permit(person, "competition.read")
+    competition = context.competition
     moment = dt.datetime.now(dt.UTC)
     listed = zip(entry_rules.timetable(competition, moment), competition.phases, strict=True)
     phases = [
@@ -294,20 +295,20 @@ def competition_info(office: ServerContext) -> CompetitionInfo:
         competition.fact_sheet,
         list(competition.fact_fields),
         server.registration,
-        uploads.upload_limit(office),
+        uploads.upload_limit(context),
         uploads.CHUNK,
-        _page(office, server.terms),
-        _page(office, server.rules),
+        _page(context, server.terms),
+        _page(context, server.rules),
         competition.marks,
         moment,
     )
 
 
-def _page(office: ServerContext, name: str) -> str:
-    """A text beside competition.yaml; empty where there is none."""
+def _page(context: ServerContext, name: str) -> str:
+    """Read a text beside competition.yaml; empty where there is none."""
     if not name:
         return ""
-    path = (office.folder / name).resolve()
-    if not path.is_relative_to(office.folder.resolve()) or not path.is_file():
+    path = (context.folder / name).resolve()
+    if not path.is_relative_to(context.folder.resolve()) or not path.is_file():
         return ""
     return path.read_text(encoding="utf-8", errors="replace")[:200_000]

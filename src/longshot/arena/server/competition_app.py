@@ -28,13 +28,12 @@ from longshot.arena import entry_rules, queue, ranking
 from longshot.arena.database_tables import ENDED, now, runs, sessions, submissions
 from longshot.arena.policy import Refusal
 from longshot.arena.server import credentials, uploads
-from longshot.arena.server.api_people import PUBLIC_OPERATIONS, TEAM_OPERATIONS
-from longshot.arena.server.api_staff import ORGANISER_OPERATIONS, WORKER_OPERATIONS
+from longshot.arena.server.api_staff import OPERATIONS
 from longshot.arena.server.endpoint import Front, api_endpoint, as_refusal, problem
-from longshot.arena.server.operations import PREFIX, Operation, openapi_document
+from longshot.arena.server.operations import PREFIX, openapi_document
 from longshot.arena.server.page_rendering import PageRequest, asset_routes, show
-from longshot.arena.server.pages_people import person_routes, public_routes, team_routes
-from longshot.arena.server.pages_work import organiser_routes, submission_routes
+from longshot.arena.server.pages_people import PEOPLE_PAGES
+from longshot.arena.server.pages_work import WORK_PAGES
 from longshot.arena.server.rate_limits import Rates
 from longshot.arena.server.server_context import ServerContext
 from longshot.explorer import App, Guard
@@ -56,7 +55,7 @@ class PatientProtocol(H11Protocol):
         self._watch: Any = self.loop.call_later(_LOOK, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is left to look after."""
+        """Ignore the end of the connection: nothing is left to look after."""
         self._watch.cancel()
         super().connection_lost(exc)
 
@@ -88,12 +87,12 @@ class Swept(NamedTuple):
     carried: int
 
 
-def sweep(office: ServerContext, lease: float | None = None) -> Swept:
-    """One round over every state that is no end."""
+def sweep(context: ServerContext, lease: float | None = None) -> Swept:
+    """Do one round over every state that is no end."""
     lease = queue.LEASE if lease is None else lease
-    credentials.write_uses(office)
-    swept_uploads = uploads.sweep(office)
-    with queue.alone(office.store) as connection:
+    credentials.write_uses(context)
+    swept_uploads = uploads.sweep(context)
+    with queue.alone(context.store) as connection:
         silent = (runs.c.state == "running", runs.c.seen < time.time() - lease)
         count = connection.execute(sa.select(sa.func.count()).select_from(runs).where(*silent)).scalar_one()
         queue.revive(connection, lease)
@@ -104,12 +103,12 @@ def sweep(office: ServerContext, lease: float | None = None) -> Swept:
         for number in stuck:
             queue.settle(connection, number, "its runs had ended")
         connection.execute(sessions.delete().where(sessions.c.expires < now()))
-    return Swept(swept_uploads, int(count), len(stuck), _carry_over(office))
+    return Swept(swept_uploads, int(count), len(stuck), _carry_over(context))
 
 
-def _carry_over(office: ServerContext) -> int:
+def _carry_over(context: ServerContext) -> int:
     """Enter the final for those who qualified, where it has begun and the settings say so; each job once."""
-    competition = office.competition
+    competition = context.competition
     begun = competition.final.start is not None and any(
         phase.name == competition.final.name and phase.state == "open"
         for phase in entry_rules.timetable(competition)
@@ -120,9 +119,9 @@ def _carry_over(office: ServerContext) -> int:
         submissions.c.phase == competition.qualifying.name,
         submissions.c.state.in_(("queued", "running")),
     )
-    if office.store.rows(sa.select(submissions.c.id).where(*going).limit(1)):
+    if context.store.rows(sa.select(submissions.c.id).where(*going).limit(1)):
         return 0  # the last feedback submissions may still change who qualifies
-    return sum(row.get("final") is not None for row in ranking.enter_final(competition, office.store))
+    return sum(entry.final is not None for entry in ranking.enter_final(competition, context.store))
 
 
 class Reaper(threading.Thread):
@@ -130,24 +129,24 @@ class Reaper(threading.Thread):
 
     Parameters
     ----------
-    office : Office
+    context : ServerContext
         The competition.
     """
 
-    def __init__(self, office: ServerContext, every: float = EVERY) -> None:
+    def __init__(self, context: ServerContext, every: float = EVERY) -> None:
         super().__init__(name="longshot-reaper", daemon=True)
-        self.office, self.every, self.end = office, every, threading.Event()
+        self.context, self.every, self.end = context, every, threading.Event()
 
     def run(self) -> None:
-        """Sweep until the end. After a time without the database, or at the start, leases begin anew."""
+        """Run sweeps until the end. After a time without the database, or at the start, leases begin anew."""
         away = True
         while not self.end.wait(self.every):
             try:
                 if away:
-                    with queue.alone(self.office.store) as connection:
+                    with queue.alone(self.context.store) as connection:
                         queue.grace(connection)
                     away = False
-                sweep(self.office)
+                sweep(self.context)
             except Exception as error:  # the database restarts: the next round may get through
                 away = True
                 if not isinstance(error, sa.exc.OperationalError):
@@ -160,12 +159,11 @@ class Reaper(threading.Thread):
 
 
 def page_routes(front: Front) -> list[BaseRoute]:
-    """Every page and form there is."""
-    groups = (public_routes, person_routes, team_routes, submission_routes, organiser_routes)
-    unknown = show(front, "/", "competition.read", nothing)
+    """List every page and form there is."""
+    unknown = show("/", "competition.read", nothing)(front)
     return [
         *asset_routes(),
-        *(route for routes in groups for route in routes(front)),
+        *(route(front) for route in (*PEOPLE_PAGES, *WORK_PAGES)),
         Elsewhere("/{path:path}", unknown.endpoint, methods=["GET"]),
     ]
 
@@ -174,28 +172,20 @@ class Elsewhere(Route):
     """Any address but those of the API, which answers for itself."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether this is for a reader."""
+        """Tell whether a request is for a reader."""
         return (Match.NONE, {}) if scope["path"].startswith(f"{PREFIX}/") else super().matches(scope)
 
 
 def nothing(request: PageRequest, problem: str = "") -> str:
-    """The page of an address that has none."""
+    """Render the page of an address that has none."""
     raise Refusal(404, "There is nothing at this address.")
-
-
-OPERATIONS: list[Operation] = [
-    *PUBLIC_OPERATIONS,
-    *TEAM_OPERATIONS,
-    *WORKER_OPERATIONS,
-    *ORGANISER_OPERATIONS,
-]
 
 
 class BuiltServer(NamedTuple):
     """The application behind its guard, what it shows, and how to stop what belongs to it."""
 
     app: App
-    office: ServerContext
+    context: ServerContext
     stop: Callable[[], None]
 
 
@@ -207,32 +197,32 @@ def build_server(
     any_address: bool = False,
     sweep_every: float = EVERY,
 ) -> BuiltServer:
-    """The application of the competition in ``folder``."""
-    office = ServerContext(folder)
-    front = Front(office, rates)
+    """Build the application of the competition in ``folder``."""
+    context = ServerContext(folder)
+    front = Front(context, rates)
     app = Starlette(
         exception_handlers={404: _absent, 405: _absent, 500: lambda _, error: problem(as_refusal(error))}
     )
     app.routes.extend([*api_routes(front), *page_routes(front)])
-    reaper = Reaper(office, sweep_every)
+    reaper = Reaper(context, sweep_every)
     reaper.start()
 
     def stop() -> None:
         reaper.stop()
-        office.close()
+        context.close()
 
-    return BuiltServer(Guard(app, hosts, any_address=any_address, writes=True), office, stop)
+    return BuiltServer(Guard(app, hosts, any_address=any_address, writes=True), context, stop)
 
 
 def api_routes(front: Front) -> list[BaseRoute]:
-    """The API's routes, one for every operation, and their description."""
+    """List the API's routes, one for every operation, and their description."""
     routes: list[BaseRoute] = [
         Route(PREFIX + operation.path, api_endpoint(front, operation), methods=[operation.method])
         for operation in OPERATIONS
     ]
 
     def description(_: Request) -> Response:
-        text = json.dumps(openapi_document(OPERATIONS, front.office.competition.title))
+        text = json.dumps(openapi_document(OPERATIONS, front.context.competition.title))
         return Response(text, media_type="application/json")
 
     return [*routes, Route(f"{PREFIX}/openapi.json", description, methods=["GET"])]

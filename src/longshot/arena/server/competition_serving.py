@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,6 @@ from longshot.base import LockBusy, UserError, file_lock
 from longshot.explorer import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
 
 if TYPE_CHECKING:
-    from longshot.arena.server.server_context import ServerContext
     from longshot.arena.server.uploads import UnfinishedUpload
 
 PORT = 8430
@@ -164,9 +163,9 @@ def serve_competition(
         url = f"https://{names[0]}/" if names else own
         running = CompetitionServer(url, server, thread, built, stack)
         running.port = bound
-        running.notes = entry_rules.undated(built.office.competition)
-        uploads.reopen_checks(built.office)
-        invitation = people.first_organiser(built.office)
+        running.notes = entry_rules.undated(built.context.competition)
+        uploads.reopen_checks(built.context)
+        invitation = people.first_organiser(built.context)
         running.invitation = f"{url}register?code={invitation.code}" if invitation else ""
         thread.start()
         return running
@@ -213,20 +212,21 @@ def invite(
     'longshot_'
     """
     from longshot.arena.server import credentials, people
+    from longshot.arena.server.server_context import ServerContext
 
-    with _served(folder) as office:
+    with ServerContext(Path(folder)) as context:
         if role == "worker":
-            token = credentials.create_worker_token(office, people.HOST, name=name, days=days)
+            token = credentials.create_worker_token(context, people.HOST, name=name, days=days)
             use = f"a worker's token until {token.expires} UTC: longshot compete work with it and the server"
             return Invited(token.token, use, token.expires)
         lasting = people.INVITED_DAYS if days is None else days
-        invitation = people.invite(office, people.HOST, role=role, days=lasting)
+        invitation = people.invite(context, people.HOST, role=role, days=lasting)
         use = f"a code for one {role} until {invitation.expires} UTC: open /register?code=CODE on the server"
         return Invited(invitation.code, use, invitation.expires)
 
 
 def uploads(folder: str | Path) -> list[UnfinishedUpload]:
-    """All teams' uploads to the competition's server that were begun and not finished, the oldest first.
+    """List all teams' uploads that were begun and not finished, the oldest first.
 
     Examples
     --------
@@ -237,25 +237,15 @@ def uploads(folder: str | Path) -> list[UnfinishedUpload]:
     []
     """
     from longshot.arena.server import people, uploads
+    from longshot.arena.server.server_context import ServerContext
 
-    with _served(folder) as office:
-        return uploads.list_uploads(office, people.HOST, every=True)
+    with ServerContext(Path(folder)) as context:
+        return uploads.list_uploads(context, people.HOST, every=True)
 
 
 def delete_upload(folder: str | Path, upload: str) -> UnfinishedUpload:
     from longshot.arena.server import people, uploads
-
-    with _served(folder) as office:
-        return uploads.delete_upload(office, people.HOST, upload, every=True)
-
-
-@contextlib.contextmanager
-def _served(folder: str | Path) -> Iterator[ServerContext]:
-    """Open what the competition's server works with, from the machine that has its folder."""
     from longshot.arena.server.server_context import ServerContext
 
-    office = ServerContext(Path(folder))
-    try:
-        yield office
-    finally:
-        office.close()
+    with ServerContext(Path(folder)) as context:
+        return uploads.delete_upload(context, people.HOST, upload, every=True)

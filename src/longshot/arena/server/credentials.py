@@ -21,7 +21,7 @@ from sqlalchemy.engine import Connection
 from longshot.arena.database_tables import accounts, filled, in_future, members, now, sessions, tokens
 from longshot.arena.entry_rules import tidy
 from longshot.arena.policy import OF_ROLE, SCOPES, VISITOR, Person, Refusal, Scope, not_there, permit
-from longshot.arena.server.server_context import ServerContext, record
+from longshot.arena.server.server_context import Line, ServerContext, record
 from longshot.base import UserError
 
 PREFIX = "longshot_"  # tokens are recognised where they should not be, as in a repository
@@ -50,22 +50,22 @@ class NewToken(NamedTuple):
     token: str
 
 
-def begin_session(office: ServerContext, connection: Connection, account: int, rights: int) -> str:
-    """A new session of an account; gives the secret that goes into the cookie."""
+def begin_session(context: ServerContext, connection: Connection, account: int, rights: int) -> str:
+    """Begin a new session of an account; return the secret that goes into the cookie."""
     secret = secrets.token_urlsafe(32)
     moment = now()
-    expires = in_future(hours=office.competition.server.session_hours)
+    expires = in_future(hours=context.competition.server.session_hours)
     values = {"account": account, "rights": rights, "created": moment, "seen": moment, "expires": expires}
-    connection.execute(sessions.insert().values(hash=office.hashed(secret), **values))
+    connection.execute(sessions.insert().values(hash=context.hashed(secret), **values))
     connection.execute(sessions.delete().where(sessions.c.expires < moment))
     return secret
 
 
-def end_session(office: ServerContext, person: Person) -> None:
+def end_session(context: ServerContext, person: Person) -> None:
     """Log out."""
-    with office.store.change() as connection:
+    with context.store.change() as connection:
         connection.execute(sessions.delete().where(sessions.c.hash == person.session))
-    office.sessions_ended += 1
+    context.sessions_ended += 1
 
 
 def end_sessions(connection: Connection, account: int) -> None:
@@ -73,16 +73,16 @@ def end_sessions(connection: Connection, account: int) -> None:
     connection.execute(sessions.delete().where(sessions.c.account == account))
 
 
-def by_session(office: ServerContext, secret: str) -> Person:
-    """Whose session a cookie names; a visitor where it names none that lasts."""
-    digest = office.hashed(secret)
-    row = _read(office, sessions, digest)
+def by_session(context: ServerContext, secret: str) -> Person:
+    """Return whose session a cookie names; a visitor where it names none that lasts."""
+    digest = context.hashed(secret)
+    row = _read(context, sessions, digest)
     if row is None or row["expires"] < now():
         return VISITOR
     if row["state"] != "active" or row["rights"] != row["current"]:
         return VISITOR
     if row["seen"] < in_future(seconds=-_TOUCH):
-        office.touch("session", digest)
+        context.touch("session", digest)
         row["seen"] = now()  # as the reaper will write it
     role = row["role"]
     return Person(
@@ -90,10 +90,10 @@ def by_session(office: ServerContext, secret: str) -> Person:
     )
 
 
-def by_token(office: ServerContext, secret: str) -> Person:
-    """Whose token this is; Refusal where it is unknown, over or taken back."""
-    digest = office.hashed(secret)
-    row = _read(office, tokens, digest)
+def by_token(context: ServerContext, secret: str) -> Person:
+    """Return whose token this is; raise Refusal where it is unknown, over or taken back."""
+    digest = context.hashed(secret)
+    row = _read(context, tokens, digest)
     if row is None or not secret.startswith(PREFIX):
         raise Refusal(401, "The token is not one of this competition", "make one on the server's page")
     if row["revoked"] is not None:
@@ -105,7 +105,7 @@ def by_token(office: ServerContext, secret: str) -> Person:
             "make a new one on the server's page",
         )
     if row["last_used"] is None or row["last_used"] < in_future(seconds=-_TOUCH):
-        office.touch("token", digest)
+        context.touch("token", digest)
         row["last_used"] = now()
     granted = frozenset(scope for scope in SCOPES if scope in row["scopes"].split())
     if row["account"] is None:
@@ -119,25 +119,25 @@ def by_token(office: ServerContext, secret: str) -> Person:
     return Person(role, row["account"], row["name"], row["own_team"], scopes, "token", row["id"])
 
 
-def _read(office: ServerContext, table: sa.Table, digest: str) -> dict[str, Any] | None:
-    """The row of a session or a token, remembered while nobody's rights change, and for a minute at most.
+def _read(context: ServerContext, table: sa.Table, digest: str) -> dict[str, Any] | None:
+    """Read the row of a session or a token, cached while nobody's rights change, and for a minute at most.
 
-    Whoever changes accounts, teams or tokens writes a line into the audit log, and the office counts who logs out;
+    Whoever changes accounts, teams or tokens writes a line into the audit log, and the context counts who logs out;
     only that a session goes on is written without either. What is not there is not remembered: guesses are many.
     """
-    memory = office.memory
-    stamp = (memory.state(), office.sessions_ended, int(time.monotonic() // _REMEMBERED))
+    memory = context.memory
+    stamp = (memory.state(), context.sessions_ended, int(time.monotonic() // _REMEMBERED))
     query = _with_account(table, table.c.account, outer=table is tokens).where(table.c.hash == digest)
-    return memory.kept(digest, stamp, lambda: next(iter(office.store.rows(query)), None))
+    return memory.kept(digest, stamp, lambda: next(iter(context.store.rows(query)), None))
 
 
-def write_uses(office: ServerContext) -> None:
+def write_uses(context: ServerContext) -> None:
     """Write down which sessions and tokens were used: a session goes on for as long again."""
-    used = office.touched()
+    used = context.touched()
     if not used:
         return
-    moment, expires = now(), in_future(hours=office.competition.server.session_hours)
-    with office.store.change() as connection:
+    moment, expires = now(), in_future(hours=context.competition.server.session_hours)
+    with context.store.change() as connection:
         for kind, digest in sorted(used):
             if kind == "session":
                 own = sessions.update().where(sessions.c.hash == digest)
@@ -147,13 +147,13 @@ def write_uses(office: ServerContext) -> None:
 
 
 def create_token(
-    office: ServerContext, person: Person, *, name: str, scopes: Sequence[str], days: int | None = None
+    context: ServerContext, person: Person, *, name: Line, scopes: tuple[Line, ...], days: int | None = None
 ) -> NewToken:
     """Make a token for the command line; its secret is shown once.
 
     Parameters
     ----------
-    office, person
+    context, person
         The competition, and whose token it will be.
     name : str
         What its owner calls it.
@@ -164,28 +164,28 @@ def create_token(
     """
     permit(person, "token.create")
     granted = _checked_scopes(scopes, OF_ROLE[person.role])
-    return _issue(office, person, person.account, name, granted, days)
+    return _issue(context, person, person.account, name, granted, days)
 
 
 def create_worker_token(
-    office: ServerContext, person: Person, *, name: str, days: int | None = None
+    context: ServerContext, person: Person, *, name: Line, days: int | None = None
 ) -> NewToken:
     """Make a token for a machine that runs submissions: it belongs to no account and has the scope ``work``."""
     permit(person, "worker.token")
-    return _issue(office, person, None, name, ["work"], days)
+    return _issue(context, person, None, name, ["work"], days)
 
 
-def list_tokens(office: ServerContext, person: Person) -> list[TokenInfo]:
-    """A person's own tokens; organisers see those of workers too."""
+def list_tokens(context: ServerContext, person: Person) -> list[TokenInfo]:
+    """List a person's own tokens; organisers see those of workers too."""
     permit(person, "token.list")
-    rows = office.store.rows(sa.select(tokens).where(*_lasting(person)).order_by(tokens.c.id))
+    rows = context.store.rows(sa.select(tokens).where(*_lasting(person)).order_by(tokens.c.id))
     return [filled(TokenInfo, row, scopes=row["scopes"].split()) for row in rows]
 
 
-def revoke_token(office: ServerContext, person: Person, number: int) -> None:
+def revoke_token(context: ServerContext, person: Person, number: int) -> None:
     """Take a token back at once."""
     permit(person, "token.revoke")
-    with office.store.change() as connection:
+    with context.store.change() as connection:
         lasting = tokens.update().where(tokens.c.id == number, *_lasting(person))
         if connection.execute(lasting.values(revoked=now())).rowcount != 1:
             raise not_there("token", number)
@@ -193,7 +193,7 @@ def revoke_token(office: ServerContext, person: Person, number: int) -> None:
 
 
 def _lasting(person: Person) -> tuple[sa.ColumnElement[bool], ...]:
-    """A person's own tokens that were not taken back; for organisers those of workers too."""
+    """Select a person's own tokens that were not taken back; for organisers those of workers too."""
     own = tokens.c.account == person.account
     if person.role == "organiser":
         own = sa.or_(own, tokens.c.account.is_(None))
@@ -201,17 +201,22 @@ def _lasting(person: Person) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _issue(
-    office: ServerContext, person: Person, account: int | None, name: str, scopes: list[str], days: int | None
+    context: ServerContext,
+    person: Person,
+    account: int | None,
+    name: str,
+    scopes: list[str],
+    days: int | None,
 ) -> NewToken:
-    most = office.competition.server.token_days
+    most = context.competition.server.token_days
     if days is not None and not 1 <= days <= most:
         raise UserError(f"A token lasts 1 to {most} days, and {days} were asked for.")
     title = tidy(name, "A token's name", 60)
     secret = PREFIX + secrets.token_urlsafe(32)
     expires = in_future(days=days or most)
-    with office.store.change() as connection:
+    with context.store.change() as connection:
         values: dict[str, Any] = {"account": account, "name": title, "scopes": " ".join(scopes)}
-        values |= {"hash": office.hashed(secret), "created": now(), "expires": expires}
+        values |= {"hash": context.hashed(secret), "created": now(), "expires": expires}
         number = int(connection.execute(tokens.insert().values(**values)).inserted_primary_key[0])  # type: ignore[index]
         after = {"name": title, "scopes": scopes, "expires": expires, "account": account}
         record(connection, person, "token.create", f"token {number}", after=after)
@@ -229,7 +234,7 @@ def _checked_scopes(scopes: Sequence[str], allowed: frozenset[Scope]) -> list[st
 
 
 def _with_account(table: sa.Table, account: sa.Column[Any], *, outer: bool = False) -> sa.Select[Any]:
-    """Rows of sessions or tokens with the account they belong to and its team."""
+    """Select rows of sessions or tokens with the account they belong to and its team."""
     columns = [accounts.c.name, accounts.c.role, accounts.c.state, accounts.c.rights.label("current")]
     if table is tokens:
         columns += [tokens.c.name.label("token_name"), tokens.c.expires.label("token_expires")]
@@ -251,7 +256,7 @@ _MEMORY = 1 << 27
 
 
 def check_password(password: str) -> None:
-    """UserError for a password that is too short, or one letter throughout."""
+    """Raise UserError for a password that is too short, or one letter throughout."""
     if not SHORTEST <= len(password) <= LONGEST:
         raise UserError(f"A password has {SHORTEST} to {LONGEST} letters, this one has {len(password)}.")
     if len(set(password)) < 4:
@@ -259,7 +264,7 @@ def check_password(password: str) -> None:
 
 
 def hash_password(password: str) -> str:
-    """What is kept of a password: ``scrypt$n$r$p$salt$hash``."""
+    """Hash a password for the database: ``scrypt$n$r$p$salt$hash``."""
     salt = os.urandom(16)
     digest = _scrypt(password, salt, COST, BLOCK, PARALLEL)
     parts = base64.b64encode(salt).decode(), base64.b64encode(digest).decode()
@@ -267,7 +272,7 @@ def hash_password(password: str) -> str:
 
 
 def fits(password: str, kept_hash: str | None, gate: threading.BoundedSemaphore) -> bool:
-    """Whether a password is the one that was hashed; without a hash the same work is done for nothing."""
+    """Tell whether a password is the one that was hashed; without a hash the same work is done for nothing."""
     with gate:
         if kept_hash is None:
             _scrypt(password, b"0" * 16, COST, BLOCK, PARALLEL)
@@ -280,8 +285,3 @@ def fits(password: str, kept_hash: str | None, gate: threading.BoundedSemaphore)
 def _scrypt(password: str, salt: bytes, cost: int, block: int, parallel: int) -> bytes:
     secret = password.encode("utf-8", "surrogatepass")
     return hashlib.scrypt(secret, salt=salt, n=cost, r=block, p=parallel, maxmem=_MEMORY, dklen=32)
-
-
-def _written(cost: int, block: int, parallel: int, salt: bytes, digest: bytes) -> str:
-    parts = base64.b64encode(salt).decode(), base64.b64encode(digest).decode()
-    return f"scrypt${cost}${block}${parallel}${parts[0]}${parts[1]}"

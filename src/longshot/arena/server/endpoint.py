@@ -23,10 +23,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 
-from longshot.arena.competition_data import BlobStore
 from longshot.arena.policy import VISITOR, Person, Refusal, permit
 from longshot.arena.server import credentials
-from longshot.arena.server.operations import PROBLEM, Begun, Call, FileAnswer, Operation, Written, plain
+from longshot.arena.server.operations import PROBLEM, Begun, FileAnswer, Operation, Written, plain
 from longshot.arena.server.rate_limits import Attempt, Buckets, Logins, Rates, network
 from longshot.arena.server.server_context import ServerContext
 from longshot.base import UserError, read_record
@@ -48,17 +47,17 @@ FACE = WebFace()
 
 
 def sentence(error: UserError) -> str:
-    """The sentence of a mistake as the server words it."""
+    """Word a mistake as the server does."""
     return error.render(FACE)
 
 
 def status_of(error: UserError) -> int:
-    """HTTP's number for a mistake: 422 for what is wrong with what was sent."""
+    """Return HTTP's number for a mistake: 422 for what is wrong with what was sent."""
     return error.status if isinstance(error, Refusal) else 422
 
 
 def as_refusal(error: Exception) -> UserError:
-    """Any exception as one that can be told; what nobody foresaw is printed for the organiser and told as such."""
+    """Turn any exception into one that can be told; what nobody foresaw is printed for the organiser."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError):
@@ -71,7 +70,7 @@ def as_refusal(error: Exception) -> UserError:
 
 
 def problem(error: UserError) -> Response:
-    """The answer to a request that was not carried out."""
+    """Answer a request that was not carried out."""
     status = status_of(error)
     body: dict[str, Any] = {
         "type": "about:blank",
@@ -110,22 +109,22 @@ class Front:
 
     Parameters
     ----------
-    office : Office
+    context : ServerContext
         The competition.
     rates : Rates
         How often anybody may ask.
     """
 
-    def __init__(self, office: ServerContext, rates: Rates | None = None) -> None:
+    def __init__(self, context: ServerContext, rates: Rates | None = None) -> None:
         self.rates = rates or Rates()
-        self.office, self.blobs = office, BlobStore(office.folder)
+        self.context = context
         self.slow = CapacityLimiter(SLOW)
         self.addresses = Buckets("requests from your address", self.rates.clock)
         self.accounts = Buckets("requests of yours", self.rates.clock)
-        self.logins = Logins(lambda: office.competition.server, self.rates.logins, self.rates.clock)
+        self.logins = Logins(lambda: context.competition.server, self.rates.logins, self.rates.clock)
 
     def person(self, request: Request) -> Person:
-        """Who asks; Refusal where a token is wrong, a visitor where nothing is brought. It may ask the database."""
+        """Identify who asks: a visitor where nothing is brought; raise Refusal where a token is wrong."""
         self.addresses.take(address_of(request), self.rates.address)
         bearer = request.headers.get("authorization", "")
         secret = cookie(request)
@@ -133,9 +132,9 @@ class Front:
             scheme, _, token = bearer.partition(" ")
             if scheme.lower() != "bearer" or not token.strip():
                 raise Refusal(401, "The authorisation is no 'Bearer TOKEN'.")
-            person = credentials.by_token(self.office, token.strip())
+            person = credentials.by_token(self.context, token.strip())
         elif secret:
-            person = credentials.by_session(self.office, secret)
+            person = credentials.by_session(self.context, secret)
         else:
             person = VISITOR
         if person.via:
@@ -143,10 +142,10 @@ class Front:
         return person
 
     def check_csrf(self, request: Request, person: Person, brought: str | None) -> None:
-        """Refusal where a session changes something without the token that its own pages have."""
+        """Raise Refusal where a session changes something without the token that its own pages have."""
         if person.via != "session" or request.method not in _UNSAFE:
             return
-        expected = self.office.csrf(cookie(request) or "")
+        expected = self.context.csrf(cookie(request) or "")
         if brought is None or not hmac.compare_digest(brought.encode(), expected.encode()):
             raise Refusal(403, "The form is not one of your session", "load the page again")
 
@@ -157,12 +156,12 @@ class Front:
 
 
 def address_of(request: Request) -> str:
-    """Where a request comes from, as limits count it."""
+    """Return where a request comes from, as limits count it."""
     return network(request.client.host if request.client else "")
 
 
 def api_endpoint(front: Front, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint of an operation."""
+    """Make the endpoint of an operation."""
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -176,7 +175,7 @@ def api_endpoint(front: Front, operation: Operation) -> Callable[[Request], Awai
 
 
 async def _answer(front: Front, operation: Operation, request: Request) -> Response:
-    """Whatever asks the database or makes a long answer is done in a thread; where no body comes, in one go."""
+    """Answer in a thread whatever asks the database or takes long; where no body comes, in one go."""
     admitted, body, data = None, None, None
     counted: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if operation.raw or operation.body is not None:
@@ -193,14 +192,17 @@ async def _answer(front: Front, operation: Operation, request: Request) -> Respo
         person, query = admitted or _admit(front, operation, request)
         tag = ""
         if operation.steady:
-            tag = f'"{front.office.tag(person, request.url.path, request.url.query)}"'
+            tag = f'"{front.context.tag(person, request.url.path, request.url.query)}"'
             if request.headers.get("if-none-match") == tag:
                 return Response(status_code=304, headers={"etag": tag, "cache-control": "no-store"})
         path = dict(request.path_params)
         if any(isinstance(value, int) and value >= 2**31 for value in path.values()):
             raise Refusal(404, "There is nothing of that number here.")
+        sent = {**path, **dict(query or ()), **dict(body or ()), **operation.fixed}
+        if data is not None:
+            sent["data"] = data
         with counted:
-            answer = operation.call(Call(front.office, front.blobs, person, path, query, body, data))
+            answer = operation.service(front.context, person, **sent)
         response = _response(operation, answer)
         if tag:
             response.headers["etag"] = tag
@@ -211,7 +213,7 @@ async def _answer(front: Front, operation: Operation, request: Request) -> Respo
 
 
 def _admit(front: Front, operation: Operation, request: Request) -> tuple[Person, Any]:
-    """Who asks, who may, and what stands behind the question mark."""
+    """Check who asks and whether they may, and read the query."""
     person = front.person(request)
     permit(person, operation.action)
     front.check_csrf(request, person, request.headers.get("x-csrf-token"))
@@ -257,7 +259,7 @@ def set_cookie(response: Response, secret: str | None) -> None:
 
 
 def cookie(request: Request) -> str | None:
-    """The session's secret that a browser brought."""
+    """Return the session's secret that a browser brought."""
     jar: SimpleCookie = SimpleCookie()
     for value in request.headers.getlist("cookie"):
         with contextlib.suppress(CookieError):
@@ -266,7 +268,7 @@ def cookie(request: Request) -> str | None:
 
 
 async def read_body(request: Request, most: int, *, to_its_end: bool = False) -> bytes:
-    """A body of at most ``most`` bytes, counted while it comes; a client that is too slow is not waited for.
+    """Read a body of at most ``most`` bytes, counted while it comes; a client that is too slow is not waited for.
 
     ``to_its_end``: of one that is larger, up to ``DRAINED`` bytes are read and forgotten before it is refused.
     """
@@ -311,7 +313,7 @@ async def _json(request: Request, operation: Operation) -> Any:
 
 
 def _check_clock(request: Request) -> None:
-    """Refusal where a client says what time it has and is far off: deadlines would mean two things."""
+    """Raise Refusal where a client's own time is far off: deadlines would mean two things."""
     text = request.headers.get("longshot-time")
     if text is None:
         return
@@ -344,7 +346,7 @@ class SentForm(NamedTuple):
 
 
 def parse_form(content_type: str, body: bytes) -> SentForm:
-    """The fields and files of a form; UserError where it is none.
+    """Parse the fields and files of a form; raise UserError where it is none.
 
     Examples
     --------

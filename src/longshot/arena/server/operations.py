@@ -7,40 +7,26 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
+from inspect import signature
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, create_model
 
 from longshot import __version__
-from longshot.arena.competition_data import BlobStore
-from longshot.arena.policy import ACTIONS, Person
-from longshot.arena.server.server_context import ServerContext
+from longshot.arena.policy import ACTIONS
 from longshot.base import Record
 
 PREFIX = "/api/v1"
-_PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+PARAMETER: re.Pattern[str] = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 
 class Query(Record):
     """Parameters behind the question mark: texts that are read as what they should be."""
 
     model_config = ConfigDict(strict=False)
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request, after it was looked at."""
-
-    office: ServerContext
-    blobs: BlobStore
-    person: Person
-    path: Mapping[str, Any] = field(default_factory=dict)
-    query: Any = None
-    body: Any = None
-    data: bytes | None = None  # of a raw body
 
 
 class FileAnswer(NamedTuple):
@@ -68,18 +54,19 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class Operation:
-    """A route: its address, who may ask, what it reads and what it answers."""
+    """A route: its address, who may ask, and the service that answers.
+
+    What a request may bring follows from the service's parameters: those in the path, those that the route itself
+    fixes, and all others, behind the question mark (GET, raw bodies and ``query_names``) or as a JSON body.
+    """
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
     action: str
-    summary: str
-    service: Callable[..., Any] | None = None  # called with all that path, query and body name
-    handle: Callable[[Call], Any] | None = None  # in place of a service: gets the call as it is
+    service: Callable[..., Any]  # service(context, person, …); its docstring says what the route does
     fixed: Mapping[str, Any] = field(default_factory=dict)  # what the route itself tells the service
-    answer: Any = ...  # type of the answer, None: nothing; what the function says it returns unless given
-    body: type[Record] | None = None
-    query: type[Query] | None = None
+    query_names: tuple[str, ...] = ()  # parameters behind the question mark, beside a body
+    answer: Any = ...  # type of the answer, None: nothing; what the service says it returns unless given
     raw: int = 0  # most bytes of a raw body
     file: str = ""  # content type, where the answer is a file
     costly: bool = False  # passwords are looked at: a stricter limit on how often
@@ -88,29 +75,54 @@ class Operation:
 
     def __post_init__(self) -> None:
         if self.answer is ...:
-            returned = get_type_hints(self.handle or self.service).get("return")
+            returned = get_type_hints(self.service).get("return")
             object.__setattr__(self, "answer", None if returned is NoneType else returned)
 
-    def call(self, call: Call) -> Any:
-        """The answer to a call."""
-        if self.handle is not None:
-            return self.handle(call)
-        assert self.service is not None
-        sent = {**call.path, **dict(call.query or ()), **dict(call.body or ()), **self.fixed}
-        if call.data is not None:
-            sent["data"] = call.data
-        return self.service(call.office, call.person, **sent)
+    @property
+    def summary(self) -> str:
+        """Return the first sentence of the service's docstring."""
+        return (self.service.__doc__ or "").partition("\n")[0]
+
+    @cached_property
+    def query(self) -> type[Record] | None:
+        """Return the record of what stands behind the question mark."""
+        alone = self.method == "GET" or bool(self.raw)
+        return self._record(
+            Query, lambda name: name not in self.parameters and (alone or name in self.query_names)
+        )
+
+    @cached_property
+    def body(self) -> type[Record] | None:
+        """Return the record of a JSON body."""
+        if self.raw or self.method in ("GET", "DELETE"):
+            return None
+        return self._record(Record, lambda name: name not in (*self.parameters, *self.query_names))
+
+    def form(self, path: str) -> type[Record] | None:
+        """Return the record of the fields, which are texts, of a form that is sent to ``path``."""
+        there = [name for name, _ in PARAMETER.findall(path)]
+        most = self.parameters if self.method == "DELETE" else None
+        return self._record(Query, lambda name: name not in there and (most is None or name in most))
+
+    def _record(self, base: type[Record], chosen: Callable[[str], bool]) -> type[Record] | None:
+        hints = get_type_hints(self.service, include_extras=True)
+        fields: dict[str, Any] = {
+            name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
+            for name, parameter in list(signature(self.service).parameters.items())[2:]
+            if name not in (*self.fixed, "data") and chosen(name)
+        }
+        return create_model(self.name, __base__=base, **fields) if fields else None
 
     @property
     def name(self) -> str:
-        """An id for programs: ``post_uploads_identity_finish``."""
-        words = [self.method.lower(), *re.findall(r"\w+", _PARAMETER.sub(r"\1", self.path))]
+        """Return an id for programs: ``post_uploads_identity_finish``."""
+        words = [self.method.lower(), *re.findall(r"\w+", PARAMETER.sub(r"\1", self.path))]
         return "_".join(words)
 
     @property
     def parameters(self) -> dict[str, str]:
         """Name → kind of the parameters in the path."""
-        return {name: kind or "str" for name, kind in _PARAMETER.findall(self.path)}
+        return {name: kind or "str" for name, kind in PARAMETER.findall(self.path)}
 
 
 get, post, put = partial(Operation, "GET"), partial(Operation, "POST"), partial(Operation, "PUT")
@@ -118,7 +130,7 @@ patch, delete = partial(Operation, "PATCH"), partial(Operation, "DELETE")
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: named tuples are objects, moments are ISO in UTC, what is not finite is null."""
+    """Convert a value to JSON: named tuples are objects, moments are ISO in UTC, what is not finite is null."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: plain(each) for name, each in value._asdict().items()}
     if isinstance(value, dict):
@@ -133,7 +145,7 @@ def plain(value: Any) -> Any:
 
 
 def schema(kind: Any, shared: dict[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a type; named tuples go into ``shared`` and are referred to."""
+    """Return the JSON schema of a type; named tuples go into ``shared`` and are referred to."""
     if kind is Any:
         return {}
     origin, arguments = get_origin(kind), get_args(kind)
@@ -176,7 +188,7 @@ _KINDS = {"int": {"type": "integer"}, "str": {"type": "string"}}
 
 
 def openapi_document(operations: Sequence[Operation], title: str) -> dict[str, Any]:
-    """The document that ``/api/v1/openapi.json`` answers with."""
+    """Write the document that ``/api/v1/openapi.json`` answers with."""
     shared: dict[str, Any] = {
         "Problem": {
             "type": "object",

@@ -27,11 +27,11 @@ from longshot.arena.database_tables import (
     teams,
 )
 from longshot.arena.inside.wire import readable
-from longshot.arena.local_competition import FinalEntry, final_entries
 from longshot.arena.policy import Person, Refusal, not_there, permit
+from longshot.arena.ranking import FinalEntry, enter_final
 from longshot.arena.server import worker_api
 from longshot.arena.server.boards import find_phase
-from longshot.arena.server.server_context import ServerContext, record
+from longshot.arena.server.server_context import RowNumber, ServerContext, record
 from longshot.arena.server.submissions import SubmissionView, own_row, read_submission
 from longshot.arena.settings import FILE
 from longshot.arena.store import note, read_secret
@@ -94,7 +94,7 @@ class Trash(NamedTuple):
     teams: list[tuple[int, str]]
 
 
-def announce(office: ServerContext, person: Person, *, title: str, text: str) -> Announcement:
+def announce(context: ServerContext, person: Person, *, title: str, text: str) -> Announcement:
     """Tell everybody something."""
     permit(person, "announcement.write")
     heading, body = readable(title).strip(), readable(text).strip()
@@ -103,81 +103,81 @@ def announce(office: ServerContext, person: Person, *, title: str, text: str) ->
             f"An announcement has a title of 1 to {TITLE} letters and a text of 1 to {TEXT:,}; this one has "
             f"{len(heading)} and {len(body):,}."
         )
-    with office.store.change() as connection:
+    with context.store.change() as connection:
         values = {"time": now(), "account": person.account, "title": heading, "text": body}
         number = int(connection.execute(announcements.insert().values(**values)).inserted_primary_key[0])  # type: ignore[index]
         record(connection, person, "announcement.create", f"announcement {number}", after={"title": heading})
     return Announcement(number, values["time"], heading, body, None)  # type: ignore[arg-type]
 
 
-def list_announcements(office: ServerContext, person: Person, *, trash: bool = False) -> list[Announcement]:
-    """Announcements, newest first; those in the trash for organisers."""
+def list_announcements(context: ServerContext, person: Person, *, trash: bool = False) -> list[Announcement]:
+    """List announcements, newest first; those in the trash for organisers."""
     permit(person, "announcement.write" if trash else "announcements.read")
     where = announcements.c.deleted.is_not(None) if trash else announcements.c.deleted.is_(None)
     query = sa.select(announcements).where(where).order_by(announcements.c.id.desc()).limit(200)
 
     def read() -> list[Announcement]:
-        return [filled(Announcement, row) for row in office.store.rows(query)]
+        return [filled(Announcement, row) for row in context.store.rows(query)]
 
-    return list(office.memory.kept(("announcements", trash), office.memory.state(), read))
+    return list(context.memory.kept(("announcements", trash), context.memory.state(), read))
 
 
-def delete_announcement(office: ServerContext, person: Person, number: int, *, deleted: bool = True) -> None:
+def delete_announcement(context: ServerContext, person: Person, number: int, *, deleted: bool = True) -> None:
     """Put an announcement into the trash, or bring it back."""
     permit(person, "announcement.write")
-    _bin(office, person, announcements, "announcement", number, deleted)
+    _bin(context, person, announcements, "announcement", number, deleted)
 
 
 def delete_submission(
-    office: ServerContext, person: Person, number: int, *, deleted: bool = True
+    context: ServerContext, person: Person, number: int, *, deleted: bool = True
 ) -> SubmissionView:
     """Put a submission into the trash, where it counts for nothing, or bring it back; its quota stays used."""
-    row = own_row(office, person, "submission.delete", number)
+    row = own_row(context, person, "submission.delete", number)
     if deleted and row["state"] in ("queued", "running"):
         raise Refusal(409, f"Submission {number} is {row['state']}", "cancel it first")
-    _bin(office, person, submissions, "submission", number, deleted)
-    return read_submission(office, person, number).submission
+    _bin(context, person, submissions, "submission", number, deleted)
+    return read_submission(context, person, number).submission
 
 
-def delete_team(office: ServerContext, person: Person, number: int, *, deleted: bool = True) -> None:
+def delete_team(context: ServerContext, person: Person, number: int, *, deleted: bool = True) -> None:
     """Put a team into the trash, or bring it back: its submissions are on no board meanwhile."""
     permit(person, "people.change")
-    _bin(office, person, teams, "team", number, deleted)
+    _bin(context, person, teams, "team", number, deleted)
 
 
-def trash(office: ServerContext, person: Person) -> Trash:
-    """All that can be brought back."""
+def trash(context: ServerContext, person: Person) -> Trash:
+    """List all that can be brought back."""
     permit(person, "submission.delete")
     gone = sa.select(submissions.c.id).where(submissions.c.deleted.is_not(None)).order_by(submissions.c.id)
     away = sa.select(teams.c.id, teams.c.name).where(teams.c.deleted.is_not(None))
     return Trash(
-        [row["id"] for row in office.store.rows(gone)],
-        list_announcements(office, person, trash=True),
-        [(row["id"], row["name"]) for row in office.store.rows(away)],
+        [row["id"] for row in context.store.rows(gone)],
+        list_announcements(context, person, trash=True),
+        [(row["id"], row["name"]) for row in context.store.rows(away)],
     )
 
 
-def rerun_submission(office: ServerContext, person: Person, number: int) -> SubmissionView:
+def rerun_submission(context: ServerContext, person: Person, number: int) -> SubmissionView:
     """Run one submission again; its team is not charged again."""
-    row = own_row(office, person, "submission.rerun", number)
+    row = own_row(context, person, "submission.rerun", number)
     try:
-        queue.rerun(office.store, number)
+        queue.rerun(context.store, number)
     except UserError as error:
         raise Refusal(409, error.fact, error.remedy) from None
-    with office.store.change() as connection:
+    with context.store.change() as connection:
         before = {"state": row["state"], "score": row["score"]}
         record(connection, person, "submission.rerun", f"submission {number}", before, {"state": "queued"})
-    return read_submission(office, person, number).submission
+    return read_submission(context, person, number).submission
 
 
 def rescore(
-    office: ServerContext, person: Person, *, phase: str, reason: str, kind: str = "run", confirm: str
+    context: ServerContext, person: Person, *, phase: str, reason: str, kind: str = "run", confirm: str
 ) -> Rescoring:
     """Score all submissions of a phase anew under a new version; scores before stay on record.
 
     Parameters
     ----------
-    office, person
+    context, person
         The competition, and the organiser.
     phase : str
         The phase.
@@ -190,7 +190,7 @@ def rescore(
         The phase's name once more: nothing is scored anew by accident.
     """
     permit(person, "scores.redo")
-    chosen = find_phase(office, phase)
+    chosen = find_phase(context, phase)
     if confirm != chosen.name:
         raise Refusal(
             409, f"Scoring phase '{chosen.name}' anew was not confirmed", f"confirm with '{chosen.name}'"
@@ -200,9 +200,9 @@ def rescore(
     text = readable(reason).strip()
     if not 3 <= len(text) <= 2000:
         raise UserError(f"The reason for scoring anew has 3 to 2,000 letters, this one has {len(text)}.")
-    competition = office.competition
+    competition = context.competition
     goal = entry_rules.target(competition, chosen, read_secret(competition))
-    with queue.alone(office.store) as connection:
+    with queue.alone(context.store) as connection:
         which = (submissions.c.phase == chosen.name, submissions.c.deleted.is_(None))
         states = ("scored",) if kind == "score" else ("scored", "failed")
         going = connection.execute(
@@ -234,17 +234,17 @@ def rescore(
             note(connection, number, f"to be scored anew as version {version}: {text}")
         queue.requeue(connection, runs.c.submission.in_(numbers), kind)
         record(connection, person, "scores.redo", f"phase {chosen.name}", {"version": version - 1}, values)
-    return rescorings(office, person, phase=chosen.name)[-1]
+    return rescorings(context, person, phase=chosen.name)[-1]
 
 
-def rescorings(office: ServerContext, person: Person, *, phase: str | None = None) -> list[Rescoring]:
-    """Versions of scores, oldest first, with what is still to be done of each."""
+def rescorings(context: ServerContext, person: Person, *, phase: str | None = None) -> list[Rescoring]:
+    """List versions of scores, oldest first, with what is still to be done of each."""
     permit(person, "competition.read")
     query = sa.select(scorings).order_by(scorings.c.id)
-    rows = office.store.rows(query if phase is None else query.where(scorings.c.phase == phase))
+    rows = context.store.rows(query if phase is None else query.where(scorings.c.phase == phase))
     listed = []
     for row in rows:
-        states = office.store.rows(
+        states = context.store.rows(
             sa.select(submissions.c.state).where(
                 submissions.c.phase == row["phase"], submissions.c.version == row["version"]
             )
@@ -254,27 +254,27 @@ def rescorings(office: ServerContext, person: Person, *, phase: str | None = Non
     return listed
 
 
-def score_versions(office: ServerContext, person: Person, number: int) -> list[ScoreVersion]:
-    """Every score that a submission ever had, oldest first."""
-    own_row(office, person, "submission.every", number)
+def score_versions(context: ServerContext, person: Person, number: int) -> list[ScoreVersion]:
+    """List every score that a submission ever had, oldest first."""
+    own_row(context, person, "submission.every", number)
     query = sa.select(scores).where(scores.c.submission == number).order_by(scores.c.id)
-    return [filled(ScoreVersion, row) for row in office.store.rows(query)]
+    return [filled(ScoreVersion, row) for row in context.store.rows(query)]
 
 
-def hold_final(office: ServerContext, person: Person) -> list[FinalEntry]:
+def hold_final(context: ServerContext, person: Person) -> list[FinalEntry]:
     """Enter all who qualified into the final: named jobs, made once however often this is asked."""
     permit(person, "final.enter")
-    entries = final_entries(office.competition, office.store)
-    with office.store.change() as connection:
+    entries = enter_final(context.competition, context.store)
+    with context.store.change() as connection:
         made = [entry.final for entry in entries if entry.final is not None]
         record(connection, person, "final.enter", "the final", after={"submissions": made})
     return entries
 
 
-def pause(office: ServerContext, person: Person, *, why: str | None) -> None:
+def pause(context: ServerContext, person: Person, *, why: str | None) -> None:
     """Hand out no more runs, or go on where ``why`` is None; what runs goes on."""
     permit(person, "queue.pause")
-    with office.store.change() as connection:
+    with context.store.change() as connection:
         own = facts.c.name == queue.PAUSED
         before = connection.execute(sa.select(facts.c.value).where(own)).scalar()
         connection.execute(facts.delete().where(own))
@@ -285,20 +285,20 @@ def pause(office: ServerContext, person: Person, *, why: str | None) -> None:
 
 
 def audit_log(
-    office: ServerContext, person: Person, *, before: int | None = None, limit: int = 100
+    context: ServerContext, person: Person, *, before: RowNumber | None = None, limit: int = 100
 ) -> list[AuditLine]:
-    """What was done, newest first; ``before`` is the number a page ends at."""
+    """List what was done, newest first; ``before`` is the number a page ends at."""
     permit(person, "audit.read")
     query = sa.select(audit).order_by(audit.c.id.desc()).limit(max(1, min(limit, 500)))
-    rows = office.store.rows(query if before is None else query.where(audit.c.id < before))
+    rows = context.store.rows(query if before is None else query.where(audit.c.id < before))
     values = [{name: json.loads(row[name] or "null") for name in ("before", "after")} for row in rows]
     return [filled(AuditLine, row, **own) for row, own in zip(rows, values, strict=True)]
 
 
 def _bin(
-    office: ServerContext, person: Person, table: sa.Table, kind: str, number: int, deleted: bool
+    context: ServerContext, person: Person, table: sa.Table, kind: str, number: int, deleted: bool
 ) -> None:
-    with office.store.change() as connection:
+    with context.store.change() as connection:
         own = table.c.id == number
         row = (
             connection.execute(sa.select(table.c.deleted).where(own)).first() if 0 < number < 2**31 else None
@@ -322,42 +322,41 @@ _ROWS = 1000  # read at a time
 _RESULTS = (*worker_api.FILES, "detailed_results.html")
 
 
-def export(office: ServerContext, person: Person, out: Path) -> Path:
+def export(context: ServerContext, person: Person, out: Path) -> Path:
     """Write everything as the zip ``out``: what an organiser needs to keep, to publish, or to move elsewhere."""
     permit(person, "export.read")
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
-        settings = (office.folder / FILE).read_text(encoding="utf-8")
+        settings = (context.folder / FILE).read_text(encoding="utf-8")
         lines = [line for line in settings.splitlines(True) if not line.startswith("database:")]
         archive.writestr(FILE, "".join(lines))
         for name in _TABLES:
-            archive.writestr(f"tables/{name}.csv", _csv(office, metadata.tables[name]))
-        for path in sorted((office.folder / "submissions").glob("[0-9]*")):
+            archive.writestr(f"tables/{name}.csv", _csv(context, metadata.tables[name]))
+        for path in sorted((context.folder / "submissions").glob("[0-9]*")):
             for file in _files(path):
-                archive.write(file, file.relative_to(office.folder).as_posix())
+                archive.write(file, file.relative_to(context.folder).as_posix())
     return out
 
 
-def _csv(office: ServerContext, table: sa.Table) -> str:
+def _csv(context: ServerContext, table: sa.Table) -> str:
     columns = [column for column in table.columns if column.name not in _SECRET]
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow([column.name for column in columns])
-    with office.store.reading() as connection:
+    with context.store.reading() as connection:
         rows = connection.execution_options(yield_per=_ROWS).execute(sa.select(*columns))
         writer.writerows([_plain(value) for value in row] for row in rows)
     return buffer.getvalue()
 
 
 def _plain(value: object) -> object:
-    """A value that no spreadsheet takes for a formula."""
+    """Quote a value that a spreadsheet would take for a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """What a submission is and what its runs wrote."""
-    for path in (folder / "submission.zip", *sorted(folder.glob("submission/**/*"))):
-        if path.is_file():
-            yield path
+    """List what a submission is and what its runs wrote."""
+    if (folder / "submission.zip").is_file():
+        yield folder / "submission.zip"
     for run in sorted(folder.glob("seed-*")):
         if run.is_dir() and run.name.removeprefix("seed-").isdecimal():
             yield from (run / name for name in _RESULTS if (run / name).is_file())

@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from anyio import to_thread
@@ -24,6 +24,7 @@ from starlette.routing import BaseRoute, Route
 
 from longshot.arena.inside.wire import one_line
 from longshot.arena.policy import Person, permit
+from longshot.arena.server.api_staff import OPERATIONS
 from longshot.arena.server.endpoint import (
     Front,
     SentFile,
@@ -37,7 +38,7 @@ from longshot.arena.server.endpoint import (
     status_of,
 )
 from longshot.arena.server.server_context import ServerContext
-from longshot.base import UserError
+from longshot.base import UserError, read_record
 from longshot.explorer import TEMPLATES as EXPLORER_TEMPLATES
 from longshot.explorer import ago, human_bytes, without_unseen
 from longshot.reports import frame
@@ -66,9 +67,9 @@ class PageRequest:
     site: str = ""  # the server's address as the reader has it, without a slash at its end
 
     @property
-    def office(self) -> ServerContext:
-        """The competition."""
-        return self.front.office
+    def context(self) -> ServerContext:
+        """Return the competition's context."""
+        return self.front.context
 
     def do(
         self,
@@ -76,8 +77,8 @@ class PageRequest:
         *values: _P.args,
         **named: _P.kwargs,
     ) -> _T:
-        """Have a service done for whoever asks."""
-        return service(self.office, self.person, *values, **named)
+        """Call a service for whoever asks."""
+        return service(self.context, self.person, *values, **named)
 
 
 class Move(NamedTuple):
@@ -88,28 +89,28 @@ class Move(NamedTuple):
 
 
 def begun(front: Front, request: Request) -> PageRequest:
-    """What is known of a request before anybody is asked who sends it."""
+    """Collect what is known of a request before anybody is asked who sends it."""
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     site = str(request.base_url).rstrip("/")  # the guard has looked at the name in it
     return PageRequest(front, Person(), "", here, site=site)
 
 
 def with_person(page_request: PageRequest, request: Request) -> PageRequest:
-    """The same with who asks; the database is asked for that."""
+    """Add who asks; the database is asked for that."""
     front = page_request.front
     person = front.person(request)
     secret = cookie(request) if person.via == "session" else None
     return replace(
         page_request,
         person=person,
-        csrf=front.office.csrf(secret) if secret else "",
+        csrf=front.context.csrf(secret) if secret else "",
         path=dict(request.path_params),
         query=dict(request.query_params),
     )
 
 
 async def read_form(request: Request, file: int) -> SentForm:
-    """What a form brought; one with a file may be larger, and one that is too large is read to its end.
+    """Read what a form brought; one with a file may be larger, and one that is too large is read to its end.
 
     A browser that is answered before it has sent everything shows a broken connection, and not the answer.
     """
@@ -123,7 +124,7 @@ async def read_form(request: Request, file: int) -> SentForm:
 
 
 def answered(made: str | Move) -> Response:
-    """A page, or where a form leads to, as HTTP has it."""
+    """Answer with a page, or with where a form leads to."""
     headers = {"cache-control": "no-store"}
     if isinstance(made, str):
         return HTMLResponse(made.encode("utf-8", "backslashreplace"), headers=headers)
@@ -150,6 +151,9 @@ TEMPLATES = Path(__file__).with_name("templates")
 _ASSETS = {"competition.css": "text/css; charset=utf-8", "competition.js": "text/javascript; charset=utf-8"}
 
 
+PageRoute: TypeAlias = Callable[["Front"], Route]
+
+
 class Shown(Protocol):
     """A page that can also show what was wrong with a form of its own."""
 
@@ -163,7 +167,7 @@ def page(
     *,
     counts: Sequence[str] = (),
     problem: str = "",
-    **context: Any,
+    **values: Any,
 ) -> str:
     """Make a page of ``templates/<template>.html.j2``.
 
@@ -179,7 +183,7 @@ def page(
         What it is about, in a few words each.
     problem : str
         One sentence about a form that was sent.
-    **context
+    **values
         What the template shows.
     """
     person = request.person
@@ -197,7 +201,7 @@ def page(
         .get_template(f"{template}.html.j2")
         .render(
             title=title,
-            competition=request.office.competition.title,
+            competition=request.context.competition.title,
             counts=list(counts),
             tabs=tabs,
             person=person,
@@ -206,33 +210,33 @@ def page(
             form=request.form,
             site=request.site,
             **absent,
-            **context,
+            **values,
         )
     )
     return without_unseen(text)
 
 
-def show(front: Front, path: str, action: str, make: Shown, *, steady: bool = False) -> Route:
-    """A page that shows something and changes nothing.
+def show(path: str, action: str, make: Shown, *, steady: bool = False) -> PageRoute:
+    """Route a page that shows something and changes nothing.
 
     ``steady``: it follows from submissions, people and settings alone, and a script that brings its tag hears whether
     it is still the same without its being made.
     """
 
-    def answer(request: Request) -> Response:
+    def answer(front: Front, request: Request) -> Response:
         page_request = begun(front, request)
         try:
             page_request = with_person(page_request, request)
             permit(page_request.person, action)
             if not steady:
                 return answered(make(page_request))
-            tag = f'"{front.office.tag(page_request.person, page_request.here, page_request.csrf)}"'
+            tag = f'"{front.context.tag(page_request.person, page_request.here, page_request.csrf)}"'
             if request.headers.get("if-none-match") == tag:
                 return Response(status_code=304, headers={"etag": tag, "cache-control": "no-store"})
             if page_request.person.via or page_request.query:
                 made = make(page_request)
             else:  # the same for every visitor
-                made = front.office.memory.kept(page_request.here, tag, lambda: make(page_request))
+                made = front.context.memory.kept(page_request.here, tag, lambda: make(page_request))
             response = answered(made)
             response.headers["etag"] = tag
             return response
@@ -242,14 +246,10 @@ def show(front: Front, path: str, action: str, make: Shown, *, steady: bool = Fa
                 return RedirectResponse(f"/login?next={quote(page_request.here, safe='/')}", 303)
             return _failed(page_request, refusal)
 
-    async def endpoint(request: Request) -> Response:
-        return await run_in_threadpool(answer, request)
-
-    return Route(path, endpoint, methods=["GET"])
+    return lambda front: Route(path, partial(answer, front), methods=["GET"])
 
 
 def take(
-    front: Front,
     path: str,
     action: str,
     handle: Callable[[PageRequest], str | Move],
@@ -257,13 +257,13 @@ def take(
     *,
     password: bool = False,
     file: int = 0,
-) -> Route:
-    """What a form is sent to; ``shown`` is the page that it stands on, and shows what was wrong with it.
+) -> PageRoute:
+    """Route what a form is sent to; ``shown`` is the page that it stands on, and shows what was wrong with it.
 
     ``password``: it is a try with one, which are counted; ``file``: its bytes at most.
     """
 
-    async def endpoint(request: Request) -> Response:
+    async def answer(front: Front, request: Request) -> Response:
         page_request = begun(front, request)
         try:
             page_request = await run_in_threadpool(with_person, page_request, request)
@@ -276,21 +276,40 @@ def take(
             if password:
                 counted = front.password_try(request, action, page_request.person, fields.get("name", ""))
 
-            def answer(sent: PageRequest) -> str | Move:
+            def handled(sent: PageRequest) -> str | Move:
                 with counted:
                     return handle(sent)
 
-            return answered(await to_thread.run_sync(answer, page_request, limiter=slow))
+            return answered(await to_thread.run_sync(handled, page_request, limiter=slow))
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:
             return await run_in_threadpool(_failed, page_request, as_refusal(error), shown)
 
-    return Route(path, endpoint, methods=["POST"])
+    return lambda front: Route(path, partial(answer, front), methods=["POST"])
+
+
+def send(
+    path: str, service: Callable[..., Any], shown: Shown, to: str, fixed: Mapping[str, Any] | None = None
+) -> PageRoute:
+    """Route a form to an operation of the API; it leads ``to`` an address with the values that were sent."""
+    operation = next(each for each in OPERATIONS if (each.service, each.fixed) == (service, fixed or {}))
+    form = operation.form(path)
+
+    def handle(request: PageRequest) -> Move:
+        values = {**request.path, **operation.fixed}
+        if form is not None:  # a field that was left empty is as if it were not there, where it need not be
+            texts = {name: form_field(request, name) for name in form.model_fields}
+            sent = {key: text for key, text in texts.items() if text or form.model_fields[key].is_required()}
+            values |= dict(read_record(form, sent, "The form"))
+        request.do(service, **values)
+        return Move(to.format_map(values))
+
+    return take(path, operation.action, handle, shown)
 
 
 def _failed(request: PageRequest, error: UserError, shown: Shown | None = None) -> Response:
-    """A mistake shown on the page that has the form; without one, or where it cannot be made, on a page of its own."""
+    """Show a mistake on the page that has the form; without one, or where it cannot be made, on its own page."""
     text, made = sentence(error), None
     if shown is not None:
         with suppress(UserError):
@@ -300,12 +319,12 @@ def _failed(request: PageRequest, error: UserError, shown: Shown | None = None) 
 
 
 def form_field(request: PageRequest, name: str, default: str = "") -> str:
-    """A field of the form that was sent, without white space around it."""
+    """Return a field of the form that was sent, without white space around it."""
     return request.form.get(name, default).strip()
 
 
 def form_number(request: PageRequest, name: str) -> int:
-    """A whole number of the path or of the form; UserError for anything else."""
+    """Return a whole number of the path or of the form; raise UserError for anything else."""
     text = request.path.get(name) or request.form.get(name, "")
     try:
         return int(text)
@@ -314,7 +333,7 @@ def form_number(request: PageRequest, name: str) -> int:
 
 
 def asset_routes() -> list[BaseRoute]:
-    """The style sheet and the script of all pages."""
+    """Route the style sheet and the script of all pages."""
 
     def answer(request: Request) -> Response:
         name = request.path_params["name"]
@@ -349,7 +368,7 @@ def _templates() -> Environment:
 
 
 def shell(words: str, **options: str) -> str:
-    """A command for a reader's own machine, whatever this server was started from.
+    """Quote a command for a reader's own machine, whatever this server was started from.
 
     Examples
     --------
@@ -360,7 +379,7 @@ def shell(words: str, **options: str) -> str:
 
 
 def moment(value: dt.datetime | str | None) -> Markup:
-    """A time in UTC; the script adds the reader's own.
+    """Show a time in UTC; the script adds the reader's own.
 
     Examples
     --------

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
-
-from starlette.routing import BaseRoute
 
 from longshot.arena import entry_rules
 from longshot.arena.policy import OF_ROLE
 from longshot.arena.server import boards, credentials, organising, people, submissions
 from longshot.arena.server.boards import competition_info
-from longshot.arena.server.endpoint import Front
-from longshot.arena.server.page_rendering import Move, PageRequest, form_field, form_number, page, show, take
+from longshot.arena.server.page_rendering import (
+    Move,
+    PageRequest,
+    form_field,
+    form_number,
+    page,
+    send,
+    show,
+    take,
+)
 from longshot.base import count
 
 
-def person_routes(front: Front) -> list[BaseRoute]:
-    """Pages and forms of a person."""
-    return [
-        show(front, "/register", "account.register", registering),
-        take(front, "/register", "account.register", register, registering, password=True),
-        show(front, "/login", "session.begin", signing_in),
-        take(front, "/login", "session.begin", sign_in, signing_in, password=True),
-        take(front, "/logout", "session.end", sign_out, signing_in),
-        show(front, "/account", "token.list", account),
-        take(front, "/account/password", "account.change", change_password, account, password=True),
-        take(front, "/account/tokens", "token.create", create_token, account),
-        take(front, "/account/tokens/{number:int}/revoke", "token.revoke", revoke_token, account),
-    ]
-
-
 def registering(request: PageRequest, problem: str = "") -> str:
-    """The form for a new account; an invitation brings its code in the address."""
+    """Show the form for a new account; an invitation brings its code in the address."""
     code = request.form.get("code") or request.query.get("code", "")
-    info = competition_info(request.office)
+    info = request.do(competition_info)
     return page(
         request,
         "register",
@@ -51,7 +41,7 @@ def register(request: PageRequest) -> str | Move:
     """Make an account; whoever needs no approval is signed in at once."""
     password = request.form.get("password", "")
     made = people.register(
-        request.office,
+        request.context,
         name=form_field(request, "name"),
         password=password,
         code=form_field(request, "code") or None,
@@ -59,11 +49,11 @@ def register(request: PageRequest) -> str | Move:
     )
     if made.state != "active":
         return page(request, "waiting", "Thank you", name=made.name)
-    return Move("/team", people.log_in(request.office, name=made.name, password=password))
+    return Move("/team", people.log_in(request.context, name=made.name, password=password))
 
 
 def signing_in(request: PageRequest, problem: str = "") -> str:
-    """The form to sign in; ``next`` says where it leads to."""
+    """Show the form to sign in; ``next`` says where it leads to."""
     after = request.form.get("next") or request.query.get("next", "/")
     return page(request, "login", "Sign in", problem=problem, after=_own_page(after))
 
@@ -71,7 +61,7 @@ def signing_in(request: PageRequest, problem: str = "") -> str:
 def sign_in(request: PageRequest) -> Move:
     """Begin a session."""
     password = request.form.get("password", "")
-    secret = people.log_in(request.office, name=form_field(request, "name"), password=password)
+    secret = people.log_in(request.context, name=form_field(request, "name"), password=password)
     return Move(_own_page(request.form.get("next", "/")), secret)
 
 
@@ -82,7 +72,7 @@ def sign_out(request: PageRequest) -> Move:
 
 
 def account(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
-    """A person's password and tokens; a new token's secret is shown this once."""
+    """Show a person's password form and tokens; a new token's secret is shown this once."""
     person = request.person
     return page(
         request,
@@ -97,7 +87,7 @@ def account(request: PageRequest, problem: str = "", token: credentials.NewToken
 
 
 def change_password(request: PageRequest) -> Move:
-    """A new password, and a new session: all others end."""
+    """Set a new password and begin a new session: all others end."""
     secret = request.do(
         people.change_password, old=request.form.get("old", ""), new=request.form.get("new", "")
     )
@@ -105,45 +95,23 @@ def change_password(request: PageRequest) -> Move:
 
 
 def create_token(request: PageRequest) -> str:
-    """A token for the command line."""
-    scopes = [scope for scope in sorted(OF_ROLE[request.person.role]) if f"scope-{scope}" in request.form]
+    """Create a token for the command line."""
+    scopes = tuple(
+        scope for scope in sorted(OF_ROLE[request.person.role]) if f"scope-{scope}" in request.form
+    )
     days = form_number(request, "days") if form_field(request, "days") else None
     made = request.do(credentials.create_token, name=form_field(request, "name"), scopes=scopes, days=days)
     return account(request, token=made)
 
 
-def revoke_token(request: PageRequest) -> Move:
-    """A token that is worth nothing from now on."""
-    request.do(credentials.revoke_token, form_number(request, "number"))
-    return Move("/account")
-
-
 def _own_page(address: str) -> str:
-    """An address of this server, or its front page: nobody is sent elsewhere."""
+    """Return an address of this server, or its front page: nobody is sent elsewhere."""
     plain = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
     return address if plain else "/"
 
 
-def team_routes(front: Front) -> list[BaseRoute]:
-    """Pages and forms of a team."""
-    forms: dict[str, Callable[[PageRequest], str | Move]] = {
-        "found": found,
-        "invite": invite,
-        "join": join,
-        "leave": leave,
-        "remove": remove,
-        "transfer": transfer,
-        "pseudonym": change_pseudonym,
-    }
-    return [
-        show(front, "/team", "team.read", team),
-        show(front, "/team/join", "team.read", team),
-        *(take(front, f"/team/{name}", "team.change", form, team) for name, form in forms.items()),
-    ]
-
-
 def team(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> str:
-    """A person's team; without one, the forms that lead into one."""
+    """Show a person's team; without one, the forms that lead into one."""
     own = request.do(people.own_team)
     leads = own is not None and any(
         member.leads for member in own.members if member.account == request.person.account
@@ -152,7 +120,7 @@ def team(request: PageRequest, problem: str = "", invitation: people.Invitation 
         request,
         "team",
         own.name if own else "Your team",
-        counts=[f"{len(own.members)} of {request.office.competition.server.team_size} members"]
+        counts=[f"{len(own.members)} of {request.context.competition.server.team_size} members"]
         if own
         else (),
         problem=problem,
@@ -163,66 +131,19 @@ def team(request: PageRequest, problem: str = "", invitation: people.Invitation 
     )
 
 
-def found(request: PageRequest) -> Move:
-    """A new team, led by whoever founds it."""
-    pseudonym = form_field(request, "pseudonym") or None
-    request.do(people.found_team, name=form_field(request, "name"), pseudonym=pseudonym)
-    return Move("/team")
-
-
 def invite(request: PageRequest) -> str:
-    """A link into the team, shown this once."""
+    """Show a link into the team, this once."""
     return team(request, invitation=request.do(people.invite_to_team))
-
-
-def join(request: PageRequest) -> Move:
-    """Into a team by its invitation."""
-    request.do(people.join_team, code=form_field(request, "code"))
-    return Move("/team")
-
-
-def leave(request: PageRequest) -> Move:
-    """Out of the team."""
-    request.do(people.leave_team)
-    return Move("/team")
-
-
-def remove(request: PageRequest) -> Move:
-    """A member out of the team, by who leads it."""
-    request.do(people.remove_member, form_number(request, "account"))
-    return Move("/team")
-
-
-def transfer(request: PageRequest) -> Move:
-    """Another member leads."""
-    request.do(people.transfer_team, form_number(request, "account"))
-    return Move("/team")
-
-
-def change_pseudonym(request: PageRequest) -> Move:
-    """The name that boards show."""
-    request.do(people.change_team, pseudonym=form_field(request, "pseudonym") or None)
-    return Move("/team")
 
 
 WIDTH, HEIGHT = 560, 180  # of the drawing of scores
 LINES = 8  # teams in it, the best first
 
 
-def public_routes(front: Front) -> list[BaseRoute]:
-    """Pages without a form."""
-    return [
-        show(front, "/", "competition.read", home),
-        show(front, "/terms", "competition.read", terms),
-        show(front, "/rules", "competition.read", rules),
-        show(front, "/board", "board.read", board, steady=True),
-    ]
-
-
 def home(request: PageRequest, problem: str = "") -> str:
-    """Phases, what may be sent, announcements, and how busy the workers are."""
-    office, person = request.office, request.person
-    info = competition_info(office)
+    """Show phases, what may be sent, announcements, and how busy the workers are."""
+    context, person = request.context, request.person
+    info = request.do(competition_info)
     member = person.team is not None
     return page(
         request,
@@ -231,28 +152,27 @@ def home(request: PageRequest, problem: str = "") -> str:
         problem=problem,
         counts=[count(info.phases, "phase"), f"leagues: {', '.join(info.leagues)}"],
         info=info,
-        limits={phase.name: phase.limits for phase in office.competition.phases},
+        limits={phase.name: phase.limits for phase in context.competition.phases},
         announcements=request.do(organising.list_announcements),
         queue=request.do(boards.queue_state),
-        notes=entry_rules.undated(office.competition) if person.role == "organiser" else [],
+        notes=entry_rules.undated(context.competition) if person.role == "organiser" else [],
         allowances=request.do(submissions.allowances) if member else [],
     )
 
 
 def terms(request: PageRequest, problem: str = "") -> str:
-    """The terms that whoever registers agrees to."""
-    return page(request, "text", "Terms", text=competition_info(request.office).terms)
+    """Show the terms that whoever registers agrees to."""
+    return page(request, "text", "Terms", text=request.do(competition_info).terms)
 
 
 def rules(request: PageRequest, problem: str = "") -> str:
-    """The rules of the competition."""
-    return page(request, "text", "Rules", text=competition_info(request.office).rules)
+    """Show the rules of the competition."""
+    return page(request, "text", "Rules", text=request.do(competition_info).rules)
 
 
 def board(request: PageRequest, problem: str = "") -> str:
-    """The leaderboard of a phase and league, and how the teams' scores went."""
-    office = request.office
-    info = competition_info(office)
+    """Show the leaderboard of a phase and league, and how the teams' scores went."""
+    info = request.do(competition_info)
     choice = {name: request.query.get(name) or None for name in ("phase", "league", "by")}
     table = request.do(boards.board, **choice)
     steps = request.do(boards.progress, phase=table.phase, league=table.league)
@@ -290,7 +210,7 @@ class Chart(NamedTuple):
 
 
 def _chart(steps: list[boards.Progress]) -> Chart | None:
-    """Every team's scores in their order; None where no team has two."""
+    """Draw every team's scores in their order; None where no team has two."""
     by_team: dict[str, list[float]] = {}
     for step in steps:
         by_team.setdefault(step.team, []).append(step.score)
@@ -314,3 +234,29 @@ def _chart(steps: list[boards.Progress]) -> Chart | None:
         for team, line in sorted(by_team.items(), key=lambda item: -item[1][-1])[:LINES]
     ]
     return Chart(lines, low, high)
+
+
+PEOPLE_PAGES = [
+    show("/", "competition.read", home),
+    show("/terms", "competition.read", terms),
+    show("/rules", "competition.read", rules),
+    show("/board", "board.read", board, steady=True),
+    show("/register", "account.register", registering),
+    take("/register", "account.register", register, registering, password=True),
+    show("/login", "session.begin", signing_in),
+    take("/login", "session.begin", sign_in, signing_in, password=True),
+    take("/logout", "session.end", sign_out, signing_in),
+    show("/account", "token.list", account),
+    take("/account/password", "account.change", change_password, account, password=True),
+    take("/account/tokens", "token.create", create_token, account),
+    send("/account/tokens/{number:int}/revoke", credentials.revoke_token, account, "/account"),
+    show("/team", "team.read", team),
+    show("/team/join", "team.read", team),
+    take("/team/invite", "team.change", invite, team),
+    send("/team/found", people.found_team, team, "/team"),
+    send("/team/join", people.join_team, team, "/team"),
+    send("/team/leave", people.leave_team, team, "/team"),
+    send("/team/remove", people.remove_member, team, "/team"),
+    send("/team/transfer", people.transfer_team, team, "/team"),
+    send("/team/pseudonym", people.change_team, team, "/team"),
+]

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 
-from starlette.routing import BaseRoute
-
 from longshot.arena.policy import Refusal
 from longshot.arena.server import boards, credentials, organising, people, submissions, uploads
 from longshot.arena.server.boards import competition_info
-from longshot.arena.server.endpoint import Front
-from longshot.arena.server.page_rendering import Move, PageRequest, form_field, form_number, page, show, take
+from longshot.arena.server.page_rendering import (
+    Move,
+    PageRequest,
+    form_field,
+    form_number,
+    page,
+    send,
+    show,
+    take,
+)
 from longshot.arena.server.people import own_team
 from longshot.arena.settings import FACT_FIELDS
 from longshot.base import count
@@ -19,26 +25,10 @@ PLAIN = 8_000_000  # bytes of an archive that is sent without a script: in one p
 _PAGE = 50
 
 
-def submission_routes(front: Front) -> list[BaseRoute]:
-    """Pages and forms of submissions."""
-    address = "/submissions/{number:int}"
-    return [
-        show(front, "/submit", "upload.begin", submit),
-        take(front, "/submit", "upload.begin", hand_in, submit, file=PLAIN),
-        take(front, "/uploads/{identity}/delete", "upload.delete", give_up, submit),
-        show(front, "/submissions", "submission.list", listed, steady=True),
-        show(front, address, "submission.read", submission),
-        take(front, f"{address}/cancel", "submission.cancel", cancel, submission),
-        take(front, f"{address}/select", "submission.select", select, submission),
-        take(front, f"{address}/fact-sheet", "submission.sheet", describe, submission),
-    ]
-
-
 def submit(request: PageRequest, problem: str = "") -> str:
-    """Where a file is chosen; the script sends it in pieces through the API, a browser without it in one."""
-    office = request.office
+    """Show where a file is chosen; the script sends it in pieces through the API, a browser without it in one."""
     team = request.do(own_team)
-    info = competition_info(office)
+    info = request.do(competition_info)
     return page(
         request,
         "submit",
@@ -56,7 +46,7 @@ def submit(request: PageRequest, problem: str = "") -> str:
 
 
 def hand_in(request: PageRequest) -> Move:
-    """An archive that came with the form itself, through the services of uploads that come in pieces."""
+    """Take an archive that came with the form itself, through the services of uploads that come in pieces."""
     sent = request.files.get("file")
     if sent is None or not sent.data:
         raise Refusal(422, "The form brought no archive", "choose a zip")
@@ -75,14 +65,8 @@ def hand_in(request: PageRequest) -> Move:
     return Move(f"/submissions/{request.do(uploads.finish_upload, upload.id).submission}")
 
 
-def give_up(request: PageRequest) -> Move:
-    """An upload that was begun and will not be finished."""
-    request.do(uploads.delete_upload, request.path["identity"])
-    return Move("/submit")
-
-
 def listed(request: PageRequest, problem: str = "") -> str:
-    """A team's submissions, the newest first; an organiser sees all."""
+    """List a team's submissions, the newest first; an organiser sees all."""
     before = request.query.get("before", "")
     state = request.query.get("state") or None
     every = request.person.role == "organiser"
@@ -107,11 +91,11 @@ def listed(request: PageRequest, problem: str = "") -> str:
 
 
 def submission(request: PageRequest, problem: str = "") -> str:
-    """What became of a submission: runs, log, receipt, fact sheet."""
-    office = request.office
+    """Show what became of a submission: runs, log, receipt, fact sheet."""
+    context = request.context
     identity = form_number(request, "number")
     view = request.do(submissions.read_submission, identity)
-    info = competition_info(office)
+    info = request.do(competition_info)
     return page(
         request,
         "submission",
@@ -120,35 +104,20 @@ def submission(request: PageRequest, problem: str = "") -> str:
         problem=problem,
         view=view,
         log=request.do(submissions.tail, identity),
-        receipt=uploads.receipt(office, identity) if view.submission.sha256 else None,
+        receipt=uploads.receipt(context, identity) if view.submission.sha256 else None,
         fields=[(name, FACT_FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
 
 
-def cancel(request: PageRequest) -> Move:
-    """A submission that shall not run (any further)."""
-    identity = form_number(request, "number")
-    request.do(submissions.cancel_submission, identity)
-    return Move(f"/submissions/{identity}")
-
-
-def select(request: PageRequest) -> Move:
-    """The submission that counts, where a team chooses."""
-    identity = form_number(request, "number")
-    chosen = request.form.get("selected") == "yes"
-    request.do(submissions.select_submission, identity, selected=chosen)
-    return Move(f"/submissions/{identity}")
-
-
 def describe(request: PageRequest) -> Move:
-    """The fact sheet, as it is now."""
+    """Replace the fact sheet."""
     identity = form_number(request, "number")
     request.do(submissions.set_sheet, identity, _sheet(request))
     return Move(f"/submissions/{identity}")
 
 
 def _sheet(request: PageRequest) -> dict[str, str]:
-    """The fields of a fact sheet that a form filled in."""
+    """Collect the fields of a fact sheet that a form filled in."""
     return {
         name.removeprefix("field-"): text
         for name, text in request.form.items()
@@ -168,39 +137,8 @@ _TABS = (
 )
 
 
-def organiser_routes(front: Front) -> list[BaseRoute]:
-    """Pages and forms of organisers."""
-    return [
-        show(front, "/organise", "people.read", everybody),
-        take(front, "/organise/invite", "invitation.create", invite, everybody),
-        take(front, "/organise/accounts/{number:int}", "people.change", change_account, everybody),
-        take(front, "/organise/teams/{number:int}", "people.change", change_team, everybody),
-        show(front, "/organise/announcements", "announcement.write", announcements),
-        take(front, "/organise/announcements", "announcement.write", announce, announcements),
-        take(
-            front,
-            "/organise/announcements/{number:int}",
-            "announcement.write",
-            bin_announcement,
-            announcements,
-        ),
-        show(front, "/organise/queue", "queue.pause", queue),
-        take(front, "/organise/queue", "queue.pause", pause, queue),
-        take(front, "/organise/workers", "worker.token", create_worker, queue),
-        show(front, "/organise/uploads", "upload.every", all_uploads),
-        take(front, "/organise/uploads/{identity}/delete", "upload.clear", clear_upload, all_uploads),
-        show(front, "/organise/scores", "scores.redo", scores),
-        take(front, "/organise/scores", "scores.redo", rescore, scores),
-        take(front, "/organise/final", "final.enter", hold_final, scores),
-        take(front, "/organise/submissions/{number:int}/rerun", "submission.rerun", rerun, scores),
-        show(front, "/organise/bin", "submission.delete", bin_page),
-        take(front, "/organise/submissions/{number:int}", "submission.delete", bin_submission, bin_page),
-        show(front, "/organise/audit", "audit.read", audit),
-    ]
-
-
 def everybody(request: PageRequest, problem: str = "", invitation: people.Invitation | None = None) -> str:
-    """Accounts and teams; those that wait for approval first."""
+    """List accounts and teams; those that wait for approval first."""
     accounts = request.do(people.list_accounts)
     waiting = [account for account in accounts if account.state == "pending"]
     return _organiser(
@@ -216,21 +154,14 @@ def everybody(request: PageRequest, problem: str = "", invitation: people.Invita
 
 
 def invite(request: PageRequest) -> str:
-    """A link for a new account, shown this once."""
+    """Show a link for a new account, this once."""
     days = form_number(request, "days") if form_field(request, "days") else people.INVITED_DAYS
     role = form_field(request, "role", "participant")
     return everybody(request, invitation=request.do(people.invite, role=role, days=days))
 
 
-def change_account(request: PageRequest) -> Move:
-    """Approve, close or open an account, or give it another role."""
-    state, role = form_field(request, "state") or None, form_field(request, "role") or None
-    request.do(people.change_account, form_number(request, "number"), state=state, role=role)
-    return Move("/organise")
-
-
 def change_team(request: PageRequest) -> Move:
-    """Whether a team is ranked; or into the bin."""
+    """Set whether a team is ranked, or put it into the bin."""
     identity = form_number(request, "number")
     if form_field(request, "bin"):
         request.do(organising.delete_team, identity, deleted=form_field(request, "bin") == "yes")
@@ -241,27 +172,20 @@ def change_team(request: PageRequest) -> Move:
 
 
 def announcements(request: PageRequest, problem: str = "") -> str:
-    """What was announced, and the form for more."""
+    """Show what was announced, and the form for more."""
     listed = request.do(organising.list_announcements)
     return _organiser(request, "announcements", "Announcements", problem=problem, announcements=listed)
 
 
-def announce(request: PageRequest) -> Move:
-    """A new announcement."""
-    title, text = form_field(request, "title"), form_field(request, "text")
-    request.do(organising.announce, title=title, text=text)
-    return Move("/organise/announcements")
-
-
 def bin_announcement(request: PageRequest) -> Move:
-    """An announcement into the bin, or out of it."""
+    """Put an announcement into the bin, or take it out."""
     deleted = form_field(request, "bin") == "yes"
     request.do(organising.delete_announcement, form_number(request, "number"), deleted=deleted)
     return Move("/organise/announcements" if deleted else "/organise/bin")
 
 
 def queue(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
-    """What waits and runs, who works; a new worker's token is shown this once."""
+    """Show what waits and runs, and who works; a new worker's token is shown this once."""
     state = request.do(boards.queue_state)
     return _organiser(request, "queue", "Queue and workers", problem=problem, queue=state, token=token)
 
@@ -274,70 +198,45 @@ def pause(request: PageRequest) -> Move:
 
 
 def create_worker(request: PageRequest) -> str:
-    """A token for a worker."""
+    """Create a token for a worker."""
     days = form_number(request, "days") if form_field(request, "days") else None
     made = request.do(credentials.create_worker_token, name=form_field(request, "name"), days=days)
     return queue(request, token=made)
 
 
 def all_uploads(request: PageRequest, problem: str = "") -> str:
-    """What teams began to send and did not finish."""
+    """List what teams began to send and did not finish."""
     begun = request.do(uploads.list_uploads, every=True)
     counts = [count(begun, "unfinished upload")]
     return _organiser(request, "uploads", "Uploads", problem=problem, counts=counts, uploads=begun)
 
 
-def clear_upload(request: PageRequest) -> Move:
-    """An upload of any team that will not be finished."""
-    request.do(uploads.delete_upload, request.path["identity"], every=True)
-    return Move("/organise/uploads")
-
-
 def scores(request: PageRequest, problem: str = "", entries: list[object] | None = None) -> str:
-    """Scoring a phase anew, and the final."""
+    """Show the forms that score a phase anew and hold the final."""
     return _organiser(
         request,
         "scores",
         "Scores",
         problem=problem,
-        info=competition_info(request.office),
+        info=request.do(competition_info),
         rescorings=request.do(organising.rescorings),
         entries=entries,
     )
 
 
-def rescore(request: PageRequest) -> Move:
-    """All submissions of a phase anew, once its name was written out."""
-    request.do(
-        organising.rescore,
-        phase=form_field(request, "phase"),
-        reason=form_field(request, "reason"),
-        kind=form_field(request, "kind", "run"),
-        confirm=form_field(request, "confirm"),
-    )
-    return Move("/organise/scores")
-
-
 def hold_final(request: PageRequest) -> str:
-    """Last valid submissions into the final."""
+    """Enter last valid submissions into the final."""
     return scores(request, entries=list(request.do(organising.hold_final)))
 
 
-def rerun(request: PageRequest) -> Move:
-    """A submission once more."""
-    identity = form_number(request, "number")
-    request.do(organising.rerun_submission, identity)
-    return Move(f"/submissions/{identity}")
-
-
 def bin_page(request: PageRequest, problem: str = "") -> str:
-    """What was thrown away and can be had again."""
+    """List what was thrown away and can be had again."""
     contents = request.do(organising.trash)
     return _organiser(request, "bin", "Bin", problem=problem, contents=contents)
 
 
 def bin_submission(request: PageRequest) -> Move:
-    """A submission into the bin, or out of it."""
+    """Put a submission into the bin, or take it out."""
     identity = form_number(request, "number")
     deleted = form_field(request, "bin") == "yes"
     request.do(organising.delete_submission, identity, deleted=deleted)
@@ -345,7 +244,7 @@ def bin_submission(request: PageRequest) -> Move:
 
 
 def audit(request: PageRequest, problem: str = "") -> str:
-    """Everything that changed anything, newest first."""
+    """List everything that changed anything, newest first."""
     before = request.query.get("before", "")
     lines = request.do(
         organising.audit_log, before=int(before) if before.isdecimal() else None, limit=_AUDIT_LINES
@@ -354,7 +253,40 @@ def audit(request: PageRequest, problem: str = "") -> str:
     return _organiser(request, "audit", "Audit log", problem=problem, lines=lines, older=older)
 
 
-def _organiser(request: PageRequest, template: str, title: str, **context: object) -> str:
+def _organiser(request: PageRequest, template: str, title: str, **values: object) -> str:
     path = request.here.partition("?")[0]
     places = [(name, address, path == address) for address, name in _TABS]
-    return page(request, f"organise_{template}", title, places=places, **context)  # type: ignore[arg-type]
+    return page(request, f"organise_{template}", title, places=places, **values)  # type: ignore[arg-type]
+
+
+_SUBMISSION, _OWN = "/submissions/{number:int}", "/submissions/{number}"
+_ANNOUNCEMENTS, _UPLOADS, _SCORES = "/organise/announcements", "/organise/uploads", "/organise/scores"
+WORK_PAGES = [
+    show("/submit", "upload.begin", submit),
+    take("/submit", "upload.begin", hand_in, submit, file=PLAIN),
+    send("/uploads/{identity}/delete", uploads.delete_upload, submit, "/submit"),
+    show("/submissions", "submission.list", listed, steady=True),
+    show(_SUBMISSION, "submission.read", submission),
+    send(f"{_SUBMISSION}/cancel", submissions.cancel_submission, submission, _OWN),
+    send(f"{_SUBMISSION}/select", submissions.select_submission, submission, _OWN),
+    take(f"{_SUBMISSION}/fact-sheet", "submission.sheet", describe, submission),
+    show("/organise", "people.read", everybody),
+    take("/organise/invite", "invitation.create", invite, everybody),
+    send("/organise/accounts/{number:int}", people.change_account, everybody, "/organise"),
+    take("/organise/teams/{number:int}", "people.change", change_team, everybody),
+    show(_ANNOUNCEMENTS, "announcement.write", announcements),
+    send(_ANNOUNCEMENTS, organising.announce, announcements, _ANNOUNCEMENTS),
+    take(f"{_ANNOUNCEMENTS}/{{number:int}}", "announcement.write", bin_announcement, announcements),
+    show("/organise/queue", "queue.pause", queue),
+    take("/organise/queue", "queue.pause", pause, queue),
+    take("/organise/workers", "worker.token", create_worker, queue),
+    show(_UPLOADS, "upload.every", all_uploads),
+    send(f"{_UPLOADS}/{{identity}}/delete", uploads.delete_upload, all_uploads, _UPLOADS, {"every": True}),
+    show(_SCORES, "scores.redo", scores),
+    send(_SCORES, organising.rescore, scores, _SCORES),
+    take("/organise/final", "final.enter", hold_final, scores),
+    send("/organise/submissions/{number:int}/rerun", organising.rerun_submission, scores, _OWN),
+    show("/organise/bin", "submission.delete", bin_page),
+    take("/organise/submissions/{number:int}", "submission.delete", bin_submission, bin_page),
+    show("/organise/audit", "audit.read", audit),
+]

@@ -35,7 +35,7 @@ class LoginRates(NamedTuple):
 
     @classmethod
     def of(cls, settings: ServerSettings) -> Self:
-        """The rates that competition.yaml asks for: so many at once, and as many again within ten minutes."""
+        """Return the rates that competition.yaml asks for: so many at once, and as many again within ten minutes."""
         counts = (
             settings.logins_per_address,
             settings.failures_per_address,
@@ -103,7 +103,7 @@ class Buckets:
 
 
 def network(address: str) -> str:
-    """What counts as one address: of IPv6 the first 64 bits, because whoever has one has all that begin so.
+    """Return what counts as one address: of IPv6 the first 64 bits, because whoever has one has all that begin so.
 
     Examples
     --------

@@ -15,10 +15,12 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias, TypeVar
 
 import sqlalchemy as sa
+from pydantic import Field
 from sqlalchemy.engine import Connection
 
 from longshot.arena import entry_rules
@@ -28,7 +30,16 @@ from longshot.arena.settings import FILE, Competition, load
 from longshot.arena.store import Store, read_secret, secret_file
 from longshot.base import UserError
 
+if TYPE_CHECKING:
+    from longshot.arena.competition_data import BlobStore
+
 T = TypeVar("T")
+# What strangers send to services has an end; services look closer.
+Line: TypeAlias = Annotated[str, Field(max_length=400)]
+LongText: TypeAlias = Annotated[str, Field(max_length=20_000)]
+RowNumber: TypeAlias = Annotated[int, Field(le=2**31 - 1)]
+Offset: TypeAlias = Annotated[int, Field(ge=0, le=2**40)]
+AttemptNumber: TypeAlias = Annotated[int, Field(ge=0, le=1000)]
 _MOST = 5000  # answers that are remembered
 
 
@@ -56,7 +67,7 @@ class StampedCache:
             self._watch.close()
 
     def stamp(self) -> object:
-        """What stays the same until anybody, in whatever process, writes anything.
+        """Return what stays the same until anybody, in whatever process, writes anything.
 
         SQLite counts for a connection what all others commit; PostgreSQL names what a new transaction would see.
         """
@@ -67,7 +78,7 @@ class StampedCache:
             return str(connection.execute(sa.text("SELECT txid_current_snapshot()::text")).scalar_one())
 
     def state(self) -> object:
-        """What stays the same until something happens to a submission or is done by a person.
+        """Return what stays the same until something happens to a submission or is done by a person.
 
         Whatever changes a board, an account or a team writes a line into a submission's history or into the audit
         log, in the same transaction. Signs of life of workers do not. Lines of SQLite come one after the other; those
@@ -87,7 +98,7 @@ class StampedCache:
         return event, line
 
     def kept(self, key: Hashable, stamp: object, make: Callable[[], T]) -> T:
-        """What ``make`` gave under this stamp, which was asked for before; made anew under another.
+        """Return what ``make`` gave under this stamp before; make it anew under another.
 
         None is not remembered; the oldest are forgotten where there are too many.
         """
@@ -119,6 +130,7 @@ class ServerContext:
     """
 
     def __init__(self, folder: Path) -> None:
+        load(folder)  # says what is wrong with it before anything is made
         self.folder = folder
         self._lock = threading.Lock()
         self._read: tuple[tuple[int, int], Competition] | None = None
@@ -127,9 +139,25 @@ class ServerContext:
         self.store = Store(self.competition)
         self.id = self._identity()
         self.memory = StampedCache(self.store)
+        self.lease: float | None = (
+            None  # of workers in this process; of others the reaper judges who is silent
+        )
         self.sessions_ended = 0  # by logging out; a folder has one server, and so one count
         self._touched: set[tuple[str, str]] = set()
         self.hashing = threading.BoundedSemaphore(2)  # a password takes 32 MB while it is looked at
+
+    @cached_property
+    def blobs(self) -> BlobStore:
+        """Return the hidden data that workers fetch by their hashes."""
+        from longshot.arena.competition_data import BlobStore
+
+        return BlobStore(self.folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Give connections back."""
@@ -138,7 +166,7 @@ class ServerContext:
 
     @property
     def competition(self) -> Competition:
-        """The settings, read again when the file changes; a file that cannot be read leaves those before."""
+        """Return the settings, read again when the file changes; a file that cannot be read leaves those before."""
         stat = (self.folder / FILE).stat()
         stamp = (stat.st_mtime_ns, stat.st_size)
         with self._lock:
@@ -152,7 +180,7 @@ class ServerContext:
             return self._read[1]
 
     def tag(self, person: Person, *parts: str) -> str:
-        """What stays the same as long as a person who asks for ``parts`` would get the same answer.
+        """Return what stays the same as long as a person who asks for ``parts`` would get the same answer.
 
         It holds for answers that follow from submissions, people, settings and phases, and not from the clock beside.
         """
@@ -162,7 +190,7 @@ class ServerContext:
         return hashlib.sha256(repr(about).encode()).hexdigest()[:32]
 
     def _identity(self) -> str:
-        """A random name of this competition, made once: tokens of another one do not fit."""
+        """Return a random name of this competition, made once: tokens of another one do not fit."""
         with self.store.change() as connection:
             row = connection.execute(sa.select(facts.c.value).where(facts.c.name == _ID)).first()
             if row is None:
@@ -177,21 +205,21 @@ class ServerContext:
             self._touched.add((kind, digest))
 
     def touched(self) -> set[tuple[str, str]]:
-        """What was used since the last time this was asked."""
+        """Return what was used since the last call."""
         with self._lock:
             used, self._touched = self._touched, set()
             return used
 
     def hashed(self, secret: str) -> str:
-        """What is kept of a secret: useless elsewhere and without the key file."""
+        """Hash a secret for the database: useless elsewhere and without the key file."""
         return hmac.new(self.key, f"{self.id} {secret}".encode(), hashlib.sha256).hexdigest()
 
     def csrf(self, session: str) -> str:
-        """What forms of a session must bring along."""
+        """Return what forms of a session must bring along."""
         return hmac.new(self.key, f"csrf {session}".encode(), hashlib.sha256).hexdigest()[:32]
 
     def room(self) -> None:
-        """Refusal where the disk is nearly full: things wait, and nothing fails half way."""
+        """Raise Refusal where the disk is nearly full: things wait, and nothing fails half way."""
         free = shutil.disk_usage(self.folder).free
         least = self.competition.server.free_disk
         if free < least:

@@ -16,7 +16,7 @@ from longshot.arena.inside.wire import readable
 from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own, require_team, sees_all
 from longshot.arena.queue import archive_path
 from longshot.arena.ranking import half_of_worst, hand_in_sheet
-from longshot.arena.server.server_context import ServerContext, record
+from longshot.arena.server.server_context import RowNumber, ServerContext, record
 from longshot.arena.submission_check import missing_fields, parse_sheet, stored_sheet
 from longshot.base import UserError
 
@@ -82,16 +82,16 @@ class SubmissionList(NamedTuple):
 
 
 def list_submissions(
-    office: ServerContext,
+    context: ServerContext,
     person: Person,
     *,
     every: bool = False,
     phase: str | None = None,
     state: str | None = None,
-    before: int | None = None,
+    before: RowNumber | None = None,
     limit: int = 50,
 ) -> SubmissionList:
-    """A team's submissions, newest first; ``every`` team's for organisers. ``before`` is the number a page ends at."""
+    """List a team's submissions, newest first, up to ``before``; ``every`` team's for organisers."""
     if every:
         permit(person, "submission.every")
     else:
@@ -105,62 +105,62 @@ def list_submissions(
         which.append(submissions.c.state == state)
     most = max(1, min(limit, 100))
     listed = which if before is None else [*which, submissions.c.id < before]
-    rows = office.store.rows(_rows().where(*listed).order_by(submissions.c.id.desc()).limit(most))
+    rows = context.store.rows(_rows().where(*listed).order_by(submissions.c.id.desc()).limit(most))
     total = len(rows)
     if before is not None or total == most:  # there may be more than these
         count = sa.select(sa.func.count().label("total")).select_from(submissions).where(*which)
-        total = office.store.rows(count)[0]["total"]
-    return SubmissionList(total, _views(office, person, rows))
+        total = context.store.rows(count)[0]["total"]
+    return SubmissionList(total, _views(context, person, rows))
 
 
-def read_submission(office: ServerContext, person: Person, number: int) -> SubmissionPage:
-    """One submission with its runs and history."""
-    row = own_row(office, person, "submission.read", number)
-    (view,) = _views(office, person, [row])
-    shown = may_see_score(office, person, row)
+def read_submission(context: ServerContext, person: Person, number: int) -> SubmissionPage:
+    """Read one submission with its runs and history."""
+    row = own_row(context, person, "submission.read", number)
+    (view,) = _views(context, person, [row])
+    shown = may_see_score(context, person, row)
     without = {} if shown else {"score": None, "half": None}
-    seen = [{**each, **without} for each in office.store.rows(RUNS_OF, number=number)]
+    seen = [{**each, **without} for each in context.store.rows(RUNS_OF, number=number)]
     lines = [
         (line["time"], _without_score(line["what"], shown))
-        for line in office.store.rows(EVENTS_OF, number=number, after=0)
+        for line in context.store.rows(EVENTS_OF, number=number, after=0)
     ]
     listed = [filled(RunView, each) for each in seen]
     return SubmissionPage(view, listed, lines, stored_sheet(row["fact_sheet"]))
 
 
-def cancel_submission(office: ServerContext, person: Person, number: int) -> SubmissionView:
+def cancel_submission(context: ServerContext, person: Person, number: int) -> SubmissionView:
     """End a submission that waits or runs."""
-    own_row(office, person, "submission.cancel", number)
+    own_row(context, person, "submission.cancel", number)
     try:
-        before = queue.cancel(office.store, number, person.name or person.role)
+        before = queue.cancel(context.store, number, person.name or person.role)
     except UserError as error:
         raise Refusal(409, error.fact, error.remedy) from None
-    with office.store.change() as connection:
+    with context.store.change() as connection:
         change = {"state": before}, {"state": "cancelled"}
         record(connection, person, "submission.cancel", f"submission {number}", *change)
-    return read_submission(office, person, number).submission
+    return read_submission(context, person, number).submission
 
 
 def select_submission(
-    office: ServerContext, person: Person, number: int, *, selected: bool = True
+    context: ServerContext, person: Person, number: int, *, selected: bool = True
 ) -> SubmissionView:
     """Choose the submission that counts on boards that rank by selection; one per phase and league."""
-    row = own_row(office, person, "submission.select", number)
-    with queue.alone(office.store) as connection:
+    row = own_row(context, person, "submission.select", number)
+    with queue.alone(context.store) as connection:
         alike = [submissions.c[name] == row[name] for name in ("team", "phase", "league")]
         connection.execute(submissions.update().where(*alike).values(selected=sa.false()))
         if selected:
             connection.execute(submissions.update().where(submissions.c.id == number).values(selected=True))
         record(connection, person, "submission.select", f"submission {number}", after={"selected": selected})
-    return read_submission(office, person, number).submission
+    return read_submission(context, person, number).submission
 
 
-def set_sheet(office: ServerContext, person: Person, number: int, fields: dict[str, str]) -> SubmissionPage:
+def set_sheet(context: ServerContext, person: Person, number: int, fields: dict[str, str]) -> SubmissionPage:
     """Give a submission its fact sheet, or another one."""
-    row = own_row(office, person, "submission.sheet", number)
+    row = own_row(context, person, "submission.sheet", number)
     sheet = parse_sheet(fields)
-    hand_in_sheet(office.store, number, sheet)
-    with office.store.change() as connection:
+    hand_in_sheet(context.store, number, sheet)
+    with context.store.change() as connection:
         record(
             connection,
             person,
@@ -169,34 +169,34 @@ def set_sheet(office: ServerContext, person: Person, number: int, fields: dict[s
             stored_sheet(row["fact_sheet"]),
             sheet,
         )
-    return read_submission(office, person, number)
+    return read_submission(context, person, number)
 
 
-def allowances(office: ServerContext, person: Person) -> list[entry_rules.AllowanceInfo]:
-    """What a team has used and what remains, for every phase that takes submissions and every kind of league."""
+def allowances(context: ServerContext, person: Person) -> list[entry_rules.AllowanceInfo]:
+    """Count what a team has used and what remains, for every phase that takes submissions and every league."""
     permit(person, "quota.read")
     team = require_team(person)
-    competition = office.competition
-    with office.store.reading() as connection:
+    competition = context.competition
+    with context.store.reading() as connection:
         taking = [phase for phase in competition.phases if phase.submissions]
         return entry_rules.allowances(connection, team, taking, competition.leagues)
 
 
-def own_row(office: ServerContext, person: Person, action: str, number: int) -> dict[str, Any]:
-    """The row of a submission that a person may take an action on; elsewhere it is not there."""
+def own_row(context: ServerContext, person: Person, action: str, number: int) -> dict[str, Any]:
+    """Read the row of a submission that a person may take an action on; to all others it does not exist."""
     permit(person, action)
-    rows = office.store.rows(_row(), number=number) if 0 < number < 2**31 else []
+    rows = context.store.rows(_row(), number=number) if 0 < number < 2**31 else []
     if not rows or (rows[0]["deleted"] is not None and not sees_all(person)):
         raise not_there("submission", number)
     permit_own(person, action, rows[0]["team"], "submission", number)
     return rows[0]
 
 
-def may_see_score(office: ServerContext, person: Person, row: dict[str, Any]) -> bool:
-    """Whether a person may see the score in a row: organisers any, others once the phase shows them."""
+def may_see_score(context: ServerContext, person: Person, row: dict[str, Any]) -> bool:
+    """Tell whether a person may see the score in a row: organisers any, others once the phase shows them."""
     if sees_all(person):
         return True
-    phases = {phase.name: phase for phase in office.competition.phases}
+    phases = {phase.name: phase for phase in context.competition.phases}
     phase = phases.get(row["phase"])
     return phase is not None and entry_rules.scores_shown(phase)
 
@@ -208,17 +208,17 @@ def _row() -> sa.Select[Any]:
 
 @cache
 def _rows() -> sa.Select[Any]:
-    """Submissions with their team's name and the interval of the run that counts, the worst."""
+    """Select submissions with their team's name and the interval of the run that counts, the worst."""
     joined = sa.select(submissions, teams.c.name.label("team_name"), half_of_worst().label("half"))
     return joined.join(teams, teams.c.id == submissions.c.team)
 
 
-def _views(office: ServerContext, person: Person, rows: list[dict[str, Any]]) -> list[SubmissionView]:
-    places = positions(office) if any(row["state"] == "queued" for row in rows) else {}
+def _views(context: ServerContext, person: Person, rows: list[dict[str, Any]]) -> list[SubmissionView]:
+    places = positions(context) if any(row["state"] == "queued" for row in rows) else {}
     views = []
     for row in rows:
         score = row["score"] if row["score"] is not None and math.isfinite(row["score"]) else None
-        shown = may_see_score(office, person, row)
+        shown = may_see_score(context, person, row)
         views.append(
             filled(
                 SubmissionView,
@@ -229,14 +229,14 @@ def _views(office: ServerContext, person: Person, rows: list[dict[str, Any]]) ->
                 hidden=score is not None and not shown,
                 selected=bool(row["selected"]),
                 position=places.get(row["id"]),
-                lacking=missing_fields(stored_sheet(row["fact_sheet"]), office.competition.fact_fields),
+                lacking=missing_fields(stored_sheet(row["fact_sheet"]), context.competition.fact_fields),
             )
         )
     return views
 
 
-def positions(office: ServerContext) -> dict[int, int]:
-    """Submission → its position in the queue; 1 is next."""
+def positions(context: ServerContext) -> dict[int, int]:
+    """Map submission → its position in the queue; 1 is next."""
     first = sa.func.min(runs.c.id).label("first")
     query = (
         sa.select(runs.c.submission, first)
@@ -246,13 +246,13 @@ def positions(office: ServerContext) -> dict[int, int]:
     )
 
     def count() -> dict[int, int]:
-        return {row["submission"]: number for number, row in enumerate(office.store.rows(query), start=1)}
+        return {row["submission"]: number for number, row in enumerate(context.store.rows(query), start=1)}
 
-    return office.memory.kept("positions", office.memory.state(), count)
+    return context.memory.kept("positions", context.memory.state(), count)
 
 
 def _without_score(line: str, shown: bool) -> str:
-    """A line of the history; ``seed 1: scored 0.2110 in 3.2 s`` loses its number where scores are hidden."""
+    """Strip ``seed 1: scored 0.2110 in 3.2 s`` of its number where scores are hidden."""
     head, word, _ = line.partition(": scored ")
     return line if shown or not word else f"{head}: scored"
 
@@ -278,24 +278,24 @@ class LogPart(NamedTuple):
 
 
 def tail(
-    office: ServerContext, person: Person, number: int, *, seed: int | None = None, cursor: str = "0.0.0"
+    context: ServerContext, person: Person, number: int, *, seed: int | None = None, cursor: str = "0.0.0"
 ) -> LogPart:
-    """What is new in the log of a run since ``cursor``; of the first seed unless one is named."""
-    row = own_row(office, person, "submission.log", number)
+    """Return what is new in the log of a run since ``cursor``; of the first seed unless one is named."""
+    row = own_row(context, person, "submission.log", number)
     position = _CURSOR.fullmatch(cursor)
     if position is None:
         raise UserError("The cursor is none that this server gave; begin without one.")
     last_event, attempt, offset = map(int, position.groups())
-    listed = office.store.rows(RUNS_OF, number=number)
+    listed = context.store.rows(RUNS_OF, number=number)
     run = next((each for each in listed if seed is None or each["seed"] == seed), None)
     if run is None:
         raise not_there("run", f"with seed {seed}")
-    fresh = office.store.rows(_FRESH, number=number, after=last_event)
-    shown = may_see_score(office, person, row)
+    fresh = context.store.rows(_FRESH, number=number, after=last_event)
+    shown = may_see_score(context, person, row)
     messages = [(line["time"], readable(_without_score(line["what"], shown))) for line in fresh]
     restarted = attempt not in (0, run["attempt"]) and run["attempt"] > 0
     start = 0 if restarted else offset
-    text = _text(office, number, run["seed"], row["phase"], run["state"])
+    text = _text(context, number, run["seed"], row["phase"], run["state"])
     part = text[start : start + MOST]
     following = f"{fresh[-1]['id'] if fresh else last_event}.{run['attempt']}.{start + len(part)}"
     ended = row["state"] in ENDED and start + len(part) >= len(text) and len(fresh) < 200
@@ -303,16 +303,16 @@ def tail(
 
 
 def live_log(folder: Path, seed: int, attempt: int) -> Path:
-    """Where a worker elsewhere writes what a run prints while it runs."""
+    """Return where what a run prints on another machine is written while it runs."""
     return folder / f"seed-{seed}.live-{attempt}.txt"
 
 
-def _text(office: ServerContext, number: int, seed: int, phase: str, state: str) -> str:
-    folder = archive_path(office.competition, number)
+def _text(context: ServerContext, number: int, seed: int, phase: str, state: str) -> str:
+    folder = archive_path(context.competition, number)
     finished = folder / f"seed-{seed}" / "log.txt"
     if state in ENDED and finished.is_file():
         return _capped(finished)
-    hidden = next((each.logs == "system" for each in office.competition.phases if each.name == phase), True)
+    hidden = next((each.logs == "system" for each in context.competition.phases if each.name == phase), True)
     if hidden or state in ENDED:
         return ""
     live = [*folder.glob(f"seed-{seed}.live-*.txt"), *folder.glob(f"seed-{seed}.*/log.txt")]

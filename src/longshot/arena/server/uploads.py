@@ -25,7 +25,7 @@ from longshot.arena.client import Receipt
 from longshot.arena.database_tables import accounts, filled, now, submissions, teams, uploads
 from longshot.arena.inside.wire import one_line
 from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own, require_team
-from longshot.arena.server.server_context import ServerContext, record
+from longshot.arena.server.server_context import Line, Offset, ServerContext, record
 from longshot.arena.settings import FREE
 from longshot.arena.submission_check import dump_sheet, parse_sheet
 from longshot.base import ArchiveLimits, UserError, hash_file
@@ -52,18 +52,18 @@ class Upload(NamedTuple):
     submission: int | None
 
 
-def upload_limit(office: ServerContext) -> int:
-    """The most bytes that an archive may have."""
-    return min(office.competition.server.upload, ArchiveLimits().bytes)
+def upload_limit(context: ServerContext) -> int:
+    """Return the most bytes that an archive may have."""
+    return min(context.competition.server.upload, ArchiveLimits().bytes)
 
 
 def begin_upload(
-    office: ServerContext,
+    context: ServerContext,
     person: Person,
     *,
     size: int,
-    sha256: str,
-    name: str = "submission.zip",
+    sha256: Line,
+    name: Line = "submission.zip",
     phase: str | None = None,
     league: str = FREE,
     fact_sheet: dict[str, str] | None = None,
@@ -72,7 +72,7 @@ def begin_upload(
 
     Parameters
     ----------
-    office, person
+    context, person
         The competition, and who submits for their team.
     size, sha256
         Bytes of the zip and their hash.
@@ -84,11 +84,11 @@ def begin_upload(
         Field → text.
     """
     permit(person, "upload.begin")
-    competition = office.competition
+    competition = context.competition
     chosen = competition.phase(phase) if phase else entry_rules.default_phase(competition)
     entry_rules.check_open(chosen)
     queue.check_league(competition, league)
-    most = upload_limit(office)
+    most = upload_limit(context)
     if size > most:
         raise Refusal(
             413,
@@ -100,10 +100,10 @@ def begin_upload(
             "An upload names the number of its bytes, at least 1, and their SHA-256 in 64 letters."
         )
     sheet = None if not fact_sheet else dump_sheet(parse_sheet(fact_sheet))
-    office.room()
+    context.room()
     number = require_team(person)
     title = one_line(Path(name.replace("\\", "/")).name or "submission.zip", 100)
-    with queue.alone(office.store) as connection:
+    with queue.alone(context.store) as connection:
         own = (uploads.c.team == number, uploads.c.state.in_(UNFINISHED))
         begun = connection.execute(sa.select(uploads).where(*own)).mappings().all()
         announced = {"sha256": sha256, "size": size, "phase": chosen.name, "league": league}
@@ -136,21 +136,21 @@ def begin_upload(
     return _upload({**values, "reason": None, "submission": None})
 
 
-def read_upload(office: ServerContext, person: Person, identity: str) -> Upload:
-    """How much of an upload is there."""
-    return _upload(own_upload(office, person, "upload.read", identity))
+def read_upload(context: ServerContext, person: Person, identity: str) -> Upload:
+    """Say how much of an upload is there."""
+    return _upload(own_upload(context, person, "upload.read", identity))
 
 
-def write_chunk(office: ServerContext, person: Person, identity: str, offset: int, data: bytes) -> Upload:
+def write_chunk(context: ServerContext, person: Person, identity: str, offset: Offset, data: bytes) -> Upload:
     """Append a piece. Refusal where it does not begin where the last one ended: ``read_upload`` says where that is."""
-    row = own_upload(office, person, "upload.write", identity)
+    row = own_upload(context, person, "upload.write", identity)
     if len(data) > CHUNK:
         raise Refusal(
             413, f"A piece has {len(data):,} bytes, at most {CHUNK:,} are allowed", "send smaller pieces"
         )
-    office.room()
+    context.room()
     with only_writer(identity):
-        row = own_upload(office, person, "upload.write", identity)
+        row = own_upload(context, person, "upload.write", identity)
         if row["state"] != "open":
             raise Refusal(409, f"The upload is {row['state']} and takes no more bytes.")
         if offset != row["received"]:
@@ -164,7 +164,7 @@ def write_chunk(office: ServerContext, person: Person, identity: str, offset: in
                 413,
                 f"The upload was announced with {row['size']:,} bytes and would have {offset + len(data):,}.",
             )
-        path = quarantine(office, identity)
+        path = quarantine(context, identity)
         path.parent.mkdir(exist_ok=True, mode=0o700)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         with os.fdopen(handle, "wb") as out:
@@ -174,21 +174,21 @@ def write_chunk(office: ServerContext, person: Person, identity: str, offset: in
             out.flush()
             os.fsync(out.fileno())
         changed = {"received": offset + len(data), "seen": time.time()}
-        with office.store.change() as connection:
+        with context.store.change() as connection:
             unchanged = (uploads.c.id == identity, uploads.c.state == "open", uploads.c.received == offset)
             if connection.execute(uploads.update().where(*unchanged).values(**changed)).rowcount != 1:
                 raise Refusal(409, "The upload changed meanwhile", "ask where it stands")
     return _upload({**row, **changed})
 
 
-def finish_upload(office: ServerContext, person: Person, identity: str) -> Receipt:
+def finish_upload(context: ServerContext, person: Person, identity: str) -> Receipt:
     """Check the archive and enter it; asked again, the same receipt.
 
     UserError with what is wrong where it is refused: that uses no quota, but it is an attempt.
     """
-    row = own_upload(office, person, "upload.finish", identity)
+    row = own_upload(context, person, "upload.finish", identity)
     if row["state"] == "taken":
-        return receipt(office, row["submission"])
+        return receipt(context, row["submission"])
     if row["state"] == "refused":
         raise UserError(row["reason"])
     if row["state"] not in UNFINISHED:
@@ -197,35 +197,35 @@ def finish_upload(office: ServerContext, person: Person, identity: str) -> Recei
         raise Refusal(
             409, f"The upload has {row['received']:,} of {row['size']:,} bytes", "send the others first"
         )
-    _begin_check(office, identity)
-    path = quarantine(office, identity)
+    _begin_check(context, identity)
+    path = quarantine(context, identity)
     try:
-        number = _take(office, person, row, path)
+        number = _take(context, person, row, path)
     except UserError as error:
         if isinstance(error, Refusal) and error.retry:
-            _set(office, identity, "checking", state="open")
+            _set(context, identity, "checking", state="open")
             raise
-        _set(office, identity, "checking", state="refused", reason=error.template, seen=time.time())
+        _set(context, identity, "checking", state="refused", reason=error.template, seen=time.time())
         path.unlink(missing_ok=True)
         raise
     except BaseException:
-        _set(office, identity, "checking", state="open")  # ours, not the archive's: it may be asked again
+        _set(context, identity, "checking", state="open")  # ours, not the archive's: it may be asked again
         raise
     path.unlink(missing_ok=True)
-    return receipt(office, number)
+    return receipt(context, number)
 
 
-def receipt(office: ServerContext, number: int) -> Receipt:
-    """The receipt of a submission."""
-    row = office.store.submission(number)
+def receipt(context: ServerContext, number: int) -> Receipt:
+    """Return the receipt of a submission."""
+    row = context.store.submission(number)
     facts = (number, row["sha256"] or "", row["bytes"] or 0, row["phase"], row["league"], row["team_name"])
     text = " ".join(map(str, (*facts, row["created"])))
-    seal = hmac.new(office.key, f"receipt {text}".encode(), hashlib.sha256).hexdigest()[:32]
+    seal = hmac.new(context.key, f"receipt {text}".encode(), hashlib.sha256).hexdigest()[:32]
     return Receipt(*facts, row["created"], seal)
 
 
 def only_writer(identity: str) -> threading.Lock:
-    """What whoever changes the bytes of an upload holds meanwhile."""
+    """Return the lock that whoever changes the bytes of an upload holds meanwhile."""
     return _locks.setdefault(identity, threading.Lock())
 
 
@@ -234,15 +234,15 @@ def forget_writer(identity: str) -> None:
     _locks.pop(identity, None)
 
 
-def quarantine(office: ServerContext, identity: str) -> Path:
-    """Where the bytes of an upload lie until they are taken."""
-    return office.folder / "uploads" / f"{identity}.part"
+def quarantine(context: ServerContext, identity: str) -> Path:
+    """Return where the bytes of an upload lie until they are taken."""
+    return context.folder / "uploads" / f"{identity}.part"
 
 
-def sweep(office: ServerContext) -> int:
-    """The reaper of uploads: those that nobody goes on with expire, checks that died may be made again."""
-    hours = office.competition.server.upload_hours
-    with office.store.change() as connection:
+def sweep(context: ServerContext) -> int:
+    """Expire uploads that nobody goes on with, and let checks that died be made again."""
+    hours = context.competition.server.upload_hours
+    with context.store.change() as connection:
         dead = (uploads.c.state == "checking", uploads.c.seen < time.time() - LEASE)
         revived = connection.execute(uploads.update().where(*dead).values(state="open")).rowcount
         old = (uploads.c.state == "open", uploads.c.seen < time.time() - 3600 * hours)
@@ -252,30 +252,30 @@ def sweep(office: ServerContext) -> int:
         ).rowcount
         going = uploads.c.state.in_(UNFINISHED)
         keep = set(connection.execute(sa.select(uploads.c.id).where(going)).scalars())
-    for path in (office.folder / "uploads").glob("*.part"):
+    for path in (context.folder / "uploads").glob("*.part"):
         if path.stem not in keep:
             path.unlink(missing_ok=True)
             forget_writer(path.stem)
     return revived + expired
 
 
-def reopen_checks(office: ServerContext) -> None:
+def reopen_checks(context: ServerContext) -> None:
     """Let checks be made again that an earlier server died over: the one that starts now is the only one."""
-    with office.store.change() as connection:
+    with context.store.change() as connection:
         connection.execute(uploads.update().where(uploads.c.state == "checking").values(state="open"))
 
 
-def _take(office: ServerContext, person: Person, row: dict[str, Any], path: Path) -> int:
-    competition = office.competition
+def _take(context: ServerContext, person: Person, row: dict[str, Any], path: Path) -> int:
+    competition = context.competition
     phase = competition.phase(row["phase"])
     entry_rules.check_open(phase)
     if not path.is_file() or path.stat().st_size != row["size"] or hash_file(path) != row["sha256"]:
-        _set(office, row["id"], "checking", state="open", received=0)
+        _set(context, row["id"], "checking", state="open", received=0)
         raise Refusal(409, "The archive did not arrive as it was announced", "send it again", retry=1.0)
     job = f"upload/{row['id']}"
     with (
         queue.staged(competition, path, row["league"], row["name"], link=True) as folder,
-        queue.alone(office.store) as connection,
+        queue.alone(context.store) as connection,
     ):
         before = connection.execute(sa.select(submissions.c.id).where(submissions.c.job == job)).first()
         if before is not None:
@@ -290,8 +290,8 @@ def _take(office: ServerContext, person: Person, row: dict[str, Any], path: Path
         return number
 
 
-def _begin_check(office: ServerContext, identity: str) -> None:
-    with office.store.change() as connection:
+def _begin_check(context: ServerContext, identity: str) -> None:
+    with context.store.change() as connection:
         waiting = sa.or_(
             uploads.c.state == "open",
             sa.and_(uploads.c.state == "checking", uploads.c.seen < time.time() - LEASE),
@@ -302,16 +302,16 @@ def _begin_check(office: ServerContext, identity: str) -> None:
             raise Refusal(409, "The upload is being checked", "ask again in a moment", retry=1.0)
 
 
-def _set(office: ServerContext, identity: str, expected: str, **values: Any) -> None:
-    with office.store.change() as connection:
+def _set(context: ServerContext, identity: str, expected: str, **values: Any) -> None:
+    with context.store.change() as connection:
         unchanged = (uploads.c.id == identity, uploads.c.state == expected)
         connection.execute(uploads.update().where(*unchanged).values(**values))
 
 
-def own_upload(office: ServerContext, person: Person, action: str, identity: str) -> dict[str, Any]:
-    """The row of an upload that a person may take ``action`` on; to all others it is not there."""
+def own_upload(context: ServerContext, person: Person, action: str, identity: str) -> dict[str, Any]:
+    """Read the row of an upload that a person may take ``action`` on; to all others it does not exist."""
     permit(person, action)
-    rows = office.store.rows(sa.select(uploads).where(uploads.c.id == identity[:32]))
+    rows = context.store.rows(sa.select(uploads).where(uploads.c.id == identity[:32]))
     if not rows:
         raise not_there("upload", one_line(identity, 40))
     permit_own(person, action, rows[0]["team"], "upload", identity)
@@ -338,21 +338,21 @@ class UnfinishedUpload(NamedTuple):
     expires: dt.datetime  # when it goes by itself, unless a piece comes
 
 
-def list_uploads(office: ServerContext, person: Person, *, every: bool = False) -> list[UnfinishedUpload]:
-    """One's team's unfinished uploads, the oldest first; ``every``: those of all teams, for organisers."""
+def list_uploads(context: ServerContext, person: Person, *, every: bool = False) -> list[UnfinishedUpload]:
+    """List one's team's unfinished uploads, the oldest first; ``every``: those of all teams, for organisers."""
     permit(person, "upload.every" if every else "upload.list")
     which = sa.true() if every else uploads.c.team == person.team
-    return _unfinished(office, uploads.c.state.in_(UNFINISHED), which)
+    return _unfinished(context, uploads.c.state.in_(UNFINISHED), which)
 
 
 def delete_upload(
-    office: ServerContext, person: Person, identity: str, *, every: bool = False
+    context: ServerContext, person: Person, identity: str, *, every: bool = False
 ) -> UnfinishedUpload:
     """Give an unfinished upload up: its bytes go, and its team may begin another. Asked again, the same answer.
 
     Parameters
     ----------
-    office, person
+    context, person
         The competition, and who asks.
     identity : str
         The upload's id.
@@ -360,9 +360,9 @@ def delete_upload(
         Of any team, for organisers; else of one's own.
     """
     action = "upload.clear" if every else "upload.delete"
-    identity = str(own_upload(office, person, action, identity)["id"])
+    identity = str(own_upload(context, person, action, identity)["id"])
     with only_writer(identity):
-        with office.store.change() as connection:
+        with context.store.change() as connection:
             still_open = uploads.update().where(uploads.c.id == identity, uploads.c.state == "open")
             changed = connection.execute(still_open.values(state="deleted", reason="it was deleted")).rowcount
             row = connection.execute(sa.select(uploads).where(uploads.c.id == identity)).mappings().one()
@@ -371,16 +371,16 @@ def delete_upload(
                 record(connection, person, "upload.delete", f"upload {identity}", before=before)
         if changed:
             # After the commit: a file without its row is swept, a row without its file would be a loss.
-            quarantine(office, identity).unlink(missing_ok=True)
+            quarantine(context, identity).unlink(missing_ok=True)
             forget_writer(identity)
     if row["state"] == "checking":
         raise Refusal(409, "The upload is being checked", "ask again in a moment", retry=1.0)
     if row["state"] != "deleted":
         raise Refusal(409, f"The upload is {row['state']}: it takes none of the team's {OPEN}.")
-    return _unfinished(office, uploads.c.id == identity)[0]
+    return _unfinished(context, uploads.c.id == identity)[0]
 
 
-def _unfinished(office: ServerContext, *which: sa.ColumnElement[bool]) -> list[UnfinishedUpload]:
+def _unfinished(context: ServerContext, *which: sa.ColumnElement[bool]) -> list[UnfinishedUpload]:
     names = ("id", "name", "phase", "league", "size", "received", "state", "created", "seen")
     query = (
         sa.select(
@@ -391,10 +391,10 @@ def _unfinished(office: ServerContext, *which: sa.ColumnElement[bool]) -> list[U
         .where(*which)
         .order_by(uploads.c.created, uploads.c.id)
     )
-    lasting = 3600 * office.competition.server.upload_hours
+    lasting = 3600 * context.competition.server.upload_hours
 
     def shown(row: dict[str, Any]) -> UnfinishedUpload:
         expires = dt.datetime.fromtimestamp(row.pop("seen") + lasting, dt.UTC).replace(microsecond=0)
         return UnfinishedUpload(**row, expires=expires)
 
-    return [shown(dict(row)) for row in office.store.rows(query)]
+    return [shown(dict(row)) for row in context.store.rows(query)]

@@ -18,19 +18,18 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from longshot.arena import queue
-from longshot.arena.competition_data import Blob, BlobStore, RunFiles
+from longshot.arena.competition_data import Blob, RunFiles
 from longshot.arena.database_tables import filled, runs, submissions, workers
 from longshot.arena.inside.wire import one_line, readable
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import Claim, archive_path
-from longshot.arena.remote_competition import as_zip
 from longshot.arena.result_pages import details_page
-from longshot.arena.server.server_context import ServerContext
+from longshot.arena.server.server_context import AttemptNumber, Line, LongText, Offset, ServerContext
 from longshot.arena.server.submissions import live_log
 from longshot.arena.submission_runs import publish_run
 from longshot.base import UserError, hash_file, write_json, write_text
 
-FILES = {  # what a run may bring back → most bytes
+FILES: dict[str, int] = {  # what a run may bring back → most bytes
     "log.txt": 4 << 20,
     "printed.txt": 4 << 20,
     "answers.jsonl": 64 << 20,
@@ -52,7 +51,7 @@ class Job(NamedTuple):
     attempt: int
     kind: str  # run; score: the answers are there and are scored anew
     lease: float  # seconds after which a silent worker loses the run
-    archive: Blob
+    archive: Blob | None  # none where nothing of it runs
     files: RunFiles
 
 
@@ -64,7 +63,7 @@ class WorkSettings(NamedTuple):
     requirements: str
 
 
-class Held(NamedTuple):
+class StillHeld(NamedTuple):
     """Whether a run is this worker's."""
 
     held: bool
@@ -76,15 +75,15 @@ class Stored(NamedTuple):
     bytes: int
 
 
-def work_settings(office: ServerContext, person: Person) -> WorkSettings:
-    """The competition's settings without what concerns this machine alone."""
+def work_settings(context: ServerContext, person: Person) -> WorkSettings:
+    """Return the competition's settings without what concerns this machine alone."""
     permit(person, "work.read")
-    competition = office.competition
+    competition = context.competition
     settings = competition.model_dump(mode="json", exclude={"folder", "database", "server"})
     settings["datasets"] = dict.fromkeys(competition.datasets, "blob")
-    file = office.folder / competition.requirements if competition.requirements else None
+    file = context.folder / competition.requirements if competition.requirements else None
     requirements = file.read_text(encoding="utf-8") if file is not None and file.is_file() else ""
-    return WorkSettings(office.id, settings, requirements)
+    return WorkSettings(context.id, settings, requirements)
 
 
 class Claiming(NamedTuple):
@@ -94,38 +93,41 @@ class Claiming(NamedTuple):
     wait: str | None = None  # why a run that waits is not handed out yet
 
 
-def claim_job(office: ServerContext, person: Person, blobs: BlobStore, *, worker: str) -> Claiming:
-    """The oldest waiting run, now this worker's. Nothing is handed out while the disk is full or data are decoded."""
+def claim_job(context: ServerContext, person: Person, *, worker: Line) -> Claiming:
+    """Give the oldest waiting run to this worker; none while the disk is full or data are decoded."""
     permit(person, "work.claim")
     name = worker_name(person, worker)
-    competition = office.competition
+    competition = context.competition
     try:
-        office.room()
+        context.room()
         waiting = sa.select(submissions.c.phase).join(runs, runs.c.submission == submissions.c.id).distinct()
-        names = {row["phase"] for row in office.store.rows(waiting.where(runs.c.state == "queued"))}
-        ready = blobs.ready(competition, [phase for phase in competition.phases if phase.name in names])
+        names = {row["phase"] for row in context.store.rows(waiting.where(runs.c.state == "queued"))}
+        phases = [phase for phase in competition.phases if phase.name in names]
+        ready = context.blobs.ready(competition, phases, wait=context.lease is not None)
         why = None if ready else "the competition's images are being decoded"
     except Refusal as error:
         why = error.fact
     except (UserError, OSError) as error:
         raise _no_data(error) from error
     if why is not None:
-        with office.store.change() as connection:
+        with context.store.change() as connection:
             queue.sign(connection, name, "paused", why)
         return Claiming(None, why)
-    claimed = queue.claim(office.store, name, math.inf)  # who is silent is the reaper's to judge
+    claimed = queue.claim(context.store, name, math.inf if context.lease is None else context.lease)
     if claimed is None:
         return Claiming(None)
     try:
-        files = blobs.files(competition, competition.phase(claimed.phase), claimed.seed, claimed.submission)
-        archive = archive_blob(office, claimed.submission)
+        files = context.blobs.files(
+            competition, competition.phase(claimed.phase), claimed.seed, claimed.submission
+        )
+        archive = None if claimed.kind == "score" else archive_blob(context, claimed.submission)
         return Claiming(Job(*claimed, queue.LEASE, archive, files))
     except (UserError, OSError) as error:
         line = f"its data could not be handed out: {error}"
-        queue.release(office.store, claimed, name, one_line(line), counted=False)
+        queue.release(context.store, claimed, name, one_line(line), counted=False)
         raise _no_data(error) from error
     except BaseException:
-        queue.release(office.store, claimed, name, "the server was stopped", counted=False)
+        queue.release(context.store, claimed, name, "the server was stopped", counted=False)
         raise
 
 
@@ -135,9 +137,9 @@ def _no_data(error: Exception) -> Refusal:
 
 
 def held_claim(
-    office: ServerContext, person: Person, action: str, run: int, attempt: int, worker: str
+    context: ServerContext, person: Person, action: str, run: int, attempt: int, worker: str
 ) -> Claim:
-    """The claim of a run that this worker holds now; Refusal where it does not, whoever does."""
+    """Return the claim of a run that this worker holds now; raise Refusal where it does not, whoever does."""
     permit(person, action)
     name = worker_name(person, worker)
     query = (
@@ -145,48 +147,61 @@ def held_claim(
         .join(submissions, submissions.c.id == runs.c.submission)
         .where(runs.c.id == run, runs.c.attempt == attempt, runs.c.worker == name, runs.c.state == "running")
     )
-    rows = office.store.rows(query) if 0 < run < 2**31 else []
+    rows = context.store.rows(query) if 0 < run < 2**31 else []
     if not rows:
         raise Refusal(409, "The run is not this worker's (any more).")
     return filled(Claim, rows[0], run=run)
 
 
-def beat(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Held:
-    """A sign of life; not held when the run is no longer this worker's: it was cancelled, or another took it over."""
+def beat(
+    context: ServerContext, person: Person, run: int, *, attempt: AttemptNumber, worker: Line
+) -> StillHeld:
+    """Record a sign of life; not held when the run was cancelled, or another worker took it over."""
     permit(person, "work.write")
     claimed = Claim(run, 0, 0, "", "", attempt)
-    return Held(queue.alive(office.store, claimed, worker_name(person, worker)))
+    return StillHeld(queue.alive(context.store, claimed, worker_name(person, worker)))
 
 
-def archive_blob(office: ServerContext, submission: int) -> Blob:
-    """A submission's archive by its hash; one that was entered as a folder is zipped once."""
-    path = _archive(office, submission)
+def archive_blob(context: ServerContext, submission: int) -> Blob:
+    """Return a submission's archive by its hash."""
+    path = archive_path(context.competition, submission) / "submission.zip"
     return Blob("submission.zip", hash_file(path), path.stat().st_size)
 
 
-def archive_file(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
-    """The archive of the submission that this worker runs, and of no other."""
-    claimed = held_claim(office, person, "work.read", run, attempt, worker)
-    return _archive(office, claimed.submission)
+def archive_file(
+    context: ServerContext, person: Person, run: int, *, attempt: AttemptNumber, worker: Line
+) -> Path:
+    """Return the archive of the submission that this worker runs, and of no other."""
+    claimed = held_claim(context, person, "work.read", run, attempt, worker)
+    return archive_path(context.competition, claimed.submission) / "submission.zip"
 
 
-def answers_file(office: ServerContext, person: Person, run: int, *, attempt: int, worker: str) -> Path:
-    """The answers of a run that is scored anew."""
-    claimed = held_claim(office, person, "work.read", run, attempt, worker)
-    path = archive_path(office.competition, claimed.submission) / f"seed-{claimed.seed}" / "answers.jsonl"
+def answers_file(
+    context: ServerContext, person: Person, run: int, *, attempt: AttemptNumber, worker: Line
+) -> Path:
+    """Return the answers of a run that is scored anew."""
+    claimed = held_claim(context, person, "work.read", run, attempt, worker)
+    path = archive_path(context.competition, claimed.submission) / f"seed-{claimed.seed}" / "answers.jsonl"
     if claimed.kind != "score" or not path.is_file():
         raise not_there("file", "of answers")
     return path
 
 
 def append_log(
-    office: ServerContext, person: Person, run: int, *, attempt: int, worker: str, offset: int, data: bytes
+    context: ServerContext,
+    person: Person,
+    run: int,
+    *,
+    attempt: AttemptNumber,
+    worker: Line,
+    offset: Offset,
+    data: bytes,
 ) -> Stored:
-    """What a run printed since the last time; gives the bytes that are there. Nothing in hidden phases."""
-    claimed = held_claim(office, person, "work.write", run, attempt, worker)
-    if office.competition.phase(claimed.phase).logs == "system":
+    """Append what a run printed since the last time; return the bytes that are there. Nothing in hidden phases."""
+    claimed = held_claim(context, person, "work.write", run, attempt, worker)
+    if context.competition.phase(claimed.phase).logs == "system":
         return Stored(0)
-    path = live_log(archive_path(office.competition, claimed.submission), claimed.seed, attempt)
+    path = live_log(archive_path(context.competition, claimed.submission), claimed.seed, attempt)
     size = path.stat().st_size if path.is_file() else 0
     if offset != size or size >= LIVE:
         return Stored(size)
@@ -195,15 +210,22 @@ def append_log(
 
 
 def put_file(
-    office: ServerContext, person: Person, run: int, *, attempt: int, worker: str, name: str, data: bytes
+    context: ServerContext,
+    person: Person,
+    run: int,
+    *,
+    attempt: AttemptNumber,
+    worker: Line,
+    name: str,
+    data: bytes,
 ) -> None:
-    """One file that a run wrote; it counts when the run's end is told."""
-    claimed = held_claim(office, person, "work.write", run, attempt, worker)
+    """Store one file that a run wrote; it counts when the run's end is told."""
+    claimed = held_claim(context, person, "work.write", run, attempt, worker)
     if name not in FILES:
         raise not_there("file", f"'{one_line(name, 40)}' among those that a run brings back")
     if len(data) > FILES[name]:
         raise Refusal(413, f"The file {name} has {len(data):,} bytes, at most {FILES[name]:,} are allowed.")
-    folder = _attempt_folder(office, claimed)
+    folder = _attempt_folder(context, claimed)
     folder.mkdir(exist_ok=True, mode=0o700)
     target = folder / name
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".incoming-", delete=False) as out:
@@ -213,26 +235,26 @@ def put_file(
 
 
 def finish_job(
-    office: ServerContext,
+    context: ServerContext,
     person: Person,
     run: int,
     *,
-    attempt: int,
-    worker: str,
+    attempt: AttemptNumber,
+    worker: Line,
     duration: float,
-    reason: str | None,
-) -> Held:
+    reason: LongText | None = None,
+) -> StillHeld:
     """Record the end of a run, once; told again, it is held still. The score is read from scores.json."""
     permit(person, "work.write")
     name = worker_name(person, worker)
     done = (runs.c.id == run, runs.c.attempt == attempt, runs.c.worker == name)
     ended = sa.select(runs.c.id).where(*done, runs.c.state.in_(("scored", "failed")))
-    if office.store.rows(ended):
-        return Held(True)
-    claimed = held_claim(office, person, "work.write", run, attempt, worker)
-    folder = _attempt_folder(office, claimed)
+    if context.store.rows(ended):
+        return StillHeld(True)
+    claimed = held_claim(context, person, "work.write", run, attempt, worker)
+    folder = _attempt_folder(context, claimed)
     folder.mkdir(exist_ok=True, mode=0o700)
-    final = archive_path(office.competition, claimed.submission) / f"seed-{claimed.seed}"
+    final = archive_path(context.competition, claimed.submission) / f"seed-{claimed.seed}"
     score, half = None, None
     if reason is None:
         scores = read_scores(folder / "scores.json")
@@ -254,7 +276,7 @@ def finish_job(
             live.unlink(missing_ok=True)
 
     recorded = queue.finish(
-        office.store,
+        context.store,
         claimed,
         name,
         score=score,
@@ -263,35 +285,42 @@ def finish_job(
         reason=None if reason is None else readable(reason)[:8000],
         publish=publish,
     )
-    return Held(recorded)
+    return StillHeld(recorded)
 
 
 def release_job(
-    office: ServerContext, person: Person, run: int, *, attempt: int, worker: str, why: str, counted: bool
+    context: ServerContext,
+    person: Person,
+    run: int,
+    *,
+    attempt: AttemptNumber,
+    worker: Line,
+    why: LongText,
+    counted: bool,
 ) -> None:
     """Give an unfinished run back; ``counted``: this attempt failed by the platform's fault."""
-    claimed = held_claim(office, person, "work.write", run, attempt, worker)
-    queue.release(office.store, claimed, worker_name(person, worker), one_line(why), counted=counted)
-    shutil.rmtree(_attempt_folder(office, claimed), ignore_errors=True)
+    claimed = held_claim(context, person, "work.write", run, attempt, worker)
+    queue.release(context.store, claimed, worker_name(person, worker), one_line(why), counted=counted)
+    shutil.rmtree(_attempt_folder(context, claimed), ignore_errors=True)
 
 
-def stop_worker(office: ServerContext, person: Person, *, worker: str, why: str = "") -> None:
+def stop_worker(context: ServerContext, person: Person, *, worker: Line, why: Line = "") -> None:
     """Note that a worker ends by itself, or why it pauses."""
     permit(person, "work.write")
-    with office.store.change() as connection:
+    with context.store.change() as connection:
         own = workers.update().where(workers.c.name == worker_name(person, worker))
         connection.execute(own.values(state="paused" if why else "stopped", why=one_line(why) or None))
 
 
 def worker_name(person: Person, worker: str) -> str:
-    """A worker's name under its token's number: no token can speak for another's worker."""
+    """Put its token's number before a worker's name: no token can speak for another's worker."""
     if not _WORKER.fullmatch(worker):
         raise UserError("A worker's name has 1 to 60 letters, digits, dots, dashes, colons or at-signs.")
     return f"{person.token}/{worker}"
 
 
 def read_scores(path: Path) -> dict[str, Any]:
-    """scores.json of a run as it may be believed: the groups are there and their numbers are finite."""
+    """Read scores.json of a run as it may be believed: the groups are there and their numbers are finite."""
     try:
         scores = json.loads(path.read_text(encoding="utf-8"))
         groups = [scores["overall"], *(group for key in _GROUPS for group in scores[key].values())]
@@ -313,19 +342,6 @@ def read_scores(path: Path) -> dict[str, Any]:
 _GROUPS = ("by_dataset", "by_ways", "by_shots")
 
 
-def _attempt_folder(office: ServerContext, claimed: Claim) -> Path:
-    folder = archive_path(office.competition, claimed.submission)
+def _attempt_folder(context: ServerContext, claimed: Claim) -> Path:
+    folder = archive_path(context.competition, claimed.submission)
     return folder / f"seed-{claimed.seed}.{claimed.run}-{claimed.attempt}"
-
-
-def _archive(office: ServerContext, submission: int) -> Path:
-    folder = archive_path(office.competition, submission)
-    path = folder / "submission.zip"
-    tree = folder / "submission"
-    if path.is_file() or not tree.is_dir():
-        return path
-    packed = folder / "packed.zip"
-    if not packed.is_file():
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".packed-") as temporary:
-            as_zip(tree, Path(temporary)).rename(packed)
-    return packed
