@@ -199,7 +199,7 @@ def test_a_metric(tree: Path) -> None:
     assert np.array_equal(errors, 1 - accuracies)
     text = run(tree, "compare", "run", "-m", "first-class", "--against", "protonet", "--metric", "error_rate")
     assert "error_rate in %, lower is better" in text and text.rstrip().endswith("better")
-    assert "errors %" in run(tree, "evaluate", "bed.parquet", "-b", "pixels", "-m", "protonet", "-o", "run")
+    assert "Errors %" in run(tree, "evaluate", "bed.parquet", "-b", "pixels", "-m", "protonet", "-o", "run")
     assert "--metric [accuracy|balanced_accuracy|normalized_accuracy|top5|loss|error_rate]" in run(
         tree, "compare", "--help"
     )

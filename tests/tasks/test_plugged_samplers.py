@@ -149,7 +149,7 @@ def test_the_command_draws_the_same(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("plugged")
 def test_help_and_errors_of_the_command_list_the_words() -> None:
     text = CliRunner().invoke(cli, ["sample", "--help"]).output
-    assert "fixed|any|meta-dataset|like:FILE|pairs" in text
+    assert "fixed|all|any|meta-dataset|like:FILE|pairs" in text
     assert "siblings|every-nth|none-such]" in text
     assert "matched|shifted|first-images]" in "".join(text.split())
     wrong = CliRunner().invoke(cli, ["sample", "toybox", "--classes", "every-third", "-o", "x.parquet"])
@@ -160,7 +160,7 @@ def test_help_and_errors_of_the_command_list_the_words() -> None:
 def test_without_plugins_help_lists_longshots_own(monkeypatch: pytest.MonkeyPatch) -> None:
     plug(monkeypatch, {})
     text = CliRunner().invoke(cli, ["sample", "--help"]).output
-    assert "--shape [fixed|any|meta-dataset|like:FILE]\n" in text
+    assert "--shape [fixed|all|any|meta-dataset|like:FILE]\n" in text
     assert "--classes [uniform|alike|bilevel|hierarchical|semantic|siblings]\n" in text
 
 

@@ -160,7 +160,7 @@ def test_an_estimate_draws_without_features(dataset) -> None:
         ({"shape": "fix"}, "There is no shape 'fix'; did you mean 'fixed'?"),
         (
             {"shape": 5},
-            "The parameter shape is 5; give one of fixed, any, meta-dataset, like:FILE, or an object such as "
+            "The parameter shape is 5; give one of fixed, all, any, meta-dataset, like:FILE, or an object such as "
             "FixedShape().",
         ),
         (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import FILE_PLACE, echo_json, force_option, json_option, verb_options
+from longshot.base import echo_json, json_option, verb_options
 
 if TYPE_CHECKING:
     from longshot.diagnosis.folder_check import Verdict
@@ -19,20 +19,8 @@ EXIT_CODES: dict[Verdict | None, int] = {None: 0, "passed": 0, "failed": 1, "und
 @click.command()
 @click.argument("dataset", metavar="FOLDER")
 @verb_options("check")
-@click.option("--markdown", type=FILE_PLACE, help="Also write the tables as Markdown.")
-@click.option("--junit", type=FILE_PLACE, help="Also write the verdict as JUnit's XML.")
-@force_option
 @json_option
-def check_command(
-    dataset: str,
-    backbones: tuple[str, ...],
-    out: Path | None,
-    markdown: Path | None,
-    junit: Path | None,
-    force: bool,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+def check_command(dataset: str, out: Path | None, as_json: bool, **settings: Any) -> None:
     """Say how well a network tells the classes of FOLDER apart, and which it mixes up.
 
     \b
@@ -52,19 +40,11 @@ def check_command(
       3  undecided: the interval holds what is needed
     """
     import longshot
-    from longshot.base import claim_output, deliver_text
-    from longshot.diagnosis.check_page import JUNIT, MARKDOWN, render_check
+    from longshot.diagnosis.folder_check import PAGE_NAME
 
-    for name, path, kind in (("markdown", markdown, MARKDOWN), ("junit", junit, JUNIT)):
-        if path is not None:
-            claim_output(path, kind, force=force, name=name)
     folder = out or Path(f"{Path(dataset.rstrip('/')).stem or 'folder'}-check")
-    checked = longshot.check(dataset, backbones=list(backbones) or None, out=folder, **settings)
-    page = folder / "check.html"
-    deliver_text(page, render_check(checked))
-    for path, text in ((markdown, checked.to_markdown), (junit, checked.to_junit)):
-        if path is not None:
-            deliver_text(path, text())
+    checked = longshot.check(dataset, out=folder, **settings)
+    page = folder / PAGE_NAME
     if as_json:
         echo_json({**checked.record(), "page": str(page)})
     else:

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from longshot.api import DatasetSheet, show_dataset
-from longshot.audit import find_suspects
-from longshot.base import UserError, claim_folder, count, note
-from longshot.data import Dataset, open_dataset
-from longshot.evaluation import ClassScore, Results, count_confusions, evaluate, score_classes
-from longshot.models import list_backbones
+import longshot
+from longshot.base import UserError, claim_folder, claim_output, count, deliver_text, note
+from longshot.evaluation import ClassScore, count_confusions, score_classes
 from longshot.statistics import ConfusedPair, Interval, mean_interval, most_confused
-from longshot.tasks import AllShape, FixedShape, Testbed, sample
+from longshot.tasks import AllShape
 
 if TYPE_CHECKING:
-    from longshot.models import Suspects
+    from longshot import Dataset, Results, Testbed
 
 Verdict: TypeAlias = Literal["passed", "failed", "undecided"]
 
@@ -39,6 +36,7 @@ TITLES = {
     "all": "all classes at once",
 }
 _CHOICE, _REPORT = 1, 0  # seeds: the method is chosen on other tasks than those that are reported
+PAGE_NAME = "check.html"  # in the folder of a check
 WORST = 10  # classes and pairs that are named
 _ANSWERS = 20_000_000  # queries × classes of a task of all classes, which bounds its memory
 
@@ -64,7 +62,7 @@ class FolderCheck:
     ----------
     sheet : DatasetSheet
         What is in the folder.
-    suspects : Suspects or None
+    suspects : Suspects
         Images whose label looks wrong to the judge.
     judge : str
         The network that chose look-alike classes and difficult references.
@@ -88,8 +86,8 @@ class FolderCheck:
         Every task, for `longshot report` and the explorer.
     """
 
-    sheet: DatasetSheet
-    suspects: Suspects | None
+    sheet: Any
+    suspects: Any
     judge: str
     methods: Mapping[str, str]
     measured: Sequence[Measured]
@@ -172,6 +170,9 @@ def check(
     draws: int = 20,
     seed: int = 0,
     out: str | Path | None = None,
+    markdown: str | Path | None = None,
+    junit: str | Path | None = None,
+    force: bool = False,
     device: str = "auto",
     engine: str | None = None,
 ) -> FolderCheck:
@@ -200,6 +201,12 @@ def check(
     out : folder, optional
         Folder for testbeds, results and the page. The same call goes on where it was interrupted. Default:
         NAME-check.
+    markdown : file or URL, optional
+        Also write the tables as Markdown.
+    junit : file or URL, optional
+        Also write the verdict as JUnit's XML, which build servers read.
+    force : bool
+        Replace what is at ``markdown`` and ``junit``, even if Longshot did not write it.
     device, engine : optional
         As in ``embed``.
     seed : int, at least 0
@@ -219,12 +226,17 @@ def check(
     if need is not None and not 0 < need < 1:
         advice = f"write {{need:{need / 100:g}}} for {need:g} %" if 1 < need < 100 else "as in {need:0.9}"
         raise UserError(f"{{need:{need:g}}} is no accuracy between 0 and 1", advice)
+    from longshot.diagnosis.check_page import JUNIT, MARKDOWN, render_check
+
     if out is not None:
         claim_folder(out, "check", ("random.parquet",))
-    data = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, skip_bad=True)
+    for name, path, kind in (("markdown", markdown, MARKDOWN), ("junit", junit, JUNIT)):
+        if path is not None:
+            claim_output(path, kind, force=force, name=name)
+    data = dataset if isinstance(dataset, longshot.Dataset) else longshot.open_dataset(dataset, skip_bad=True)
     names = _networks(backbones)
     chooser = judge or next((name for name in _installed() if name not in names), names[0])
-    sheet = show_dataset(data)
+    sheet = longshot.show_dataset(data)
     size = _choose_sizes(data, shot)
     folder = None if out is None else Path(out)
     settings: dict[str, Any] = {"device": device, "engine": engine}
@@ -234,7 +246,7 @@ def check(
         folder.mkdir(parents=True, exist_ok=True)
         for name, bed in beds.items():
             bed.save(folder / f"{name}.parquet")
-    results = evaluate(
+    results = longshot.evaluate(
         beds if folder is None else {name: folder / f"{name}.parquet" for name in beds},
         backbones=names,
         methods=sorted({"protonet", *methods.values()}),
@@ -242,7 +254,7 @@ def check(
         out=None if folder is None else folder / "run",
         **settings,
     )
-    suspects = find_suspects(data, backbone=chooser, **settings)
+    suspects = longshot.find_suspects(data, backbone=chooser, **settings)
     measured = _measure(results, beds, methods, chooser, size)
     curve = {name: _curve(results, beds, name, method) for name, method in methods.items()}
     leader = max(
@@ -250,7 +262,7 @@ def check(
     )
     rows = _rows(results, "all", leader.backbone, leader.method)
     answers = rows["task"].to_numpy(), rows["prediction"]
-    return FolderCheck(
+    checked = FolderCheck(
         sheet=sheet,
         suspects=suspects,
         judge=chooser,
@@ -264,8 +276,14 @@ def check(
         left_out=size.left_out,
         results=results,
         testbed=beds["all"],
-        target=data.name if isinstance(dataset, Dataset) else str(dataset),
+        target=data.name if isinstance(dataset, longshot.Dataset) else str(dataset),
     )
+    if folder is not None:
+        deliver_text(folder / PAGE_NAME, render_check(checked))
+    for path, text in ((markdown, checked.to_markdown), (junit, checked.to_junit)):
+        if path is not None:
+            deliver_text(path, text())
+    return checked
 
 
 @dataclass(frozen=True)
@@ -295,7 +313,7 @@ def _networks(backbones: Any) -> list[str]:
 
 def _installed() -> list[str]:
     """Return those of NETWORKS that are installed."""
-    rows = {row["name"]: row["installed"] for row in list_backbones()}
+    rows = {row["name"]: row["installed"] for row in longshot.list_backbones()}
     return [name for name in NETWORKS if rows.get(name)]
 
 
@@ -333,7 +351,11 @@ def _draw(
     dataset: Dataset, judge: str, size: _Sizes, tasks: int, draws: int, seed: int, settings: Mapping[str, Any]
 ) -> dict[str, Testbed]:
     """Draw the tasks of every kind; those under ``choice`` are for choosing a method alone."""
-    five_ways = {"shape": FixedShape(size.way, size.shot, size.query), "tasks": tasks, "drop_small": True}
+    five_ways = {
+        "shape": longshot.FixedShape(size.way, size.shot, size.query),
+        "tasks": tasks,
+        "drop_small": True,
+    }
     common = {"allow_repeats": True, **settings}
     hard = {"instances": "difficult", "judge": judge}
     kinds: dict[str, dict[str, Any]] = {
@@ -345,8 +367,11 @@ def _draw(
     for photos in size.references:
         name = "all" if photos == size.shot else f"all-{photos}"
         kinds[name] = {"shape": AllShape(photos, size.all_query), "tasks": draws, "drop_small": True}
-    beds = {name: sample(dataset, seed=2 * seed + _REPORT, **kind, **common) for name, kind in kinds.items()}
-    beds["choice"] = sample(
+    beds = {
+        name: longshot.sample(dataset, seed=2 * seed + _REPORT, **kind, **common)
+        for name, kind in kinds.items()
+    }
+    beds["choice"] = longshot.sample(
         dataset, seed=2 * seed + _CHOICE, **{**kinds["all"], "tasks": max(2, draws // 4)}, **common
     )
     return beds
@@ -356,7 +381,7 @@ def _choose_methods(
     dataset: Dataset, testbed: Testbed, backbones: Sequence[str], settings: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return, for each backbone, the method that is best on tasks that are not reported."""
-    tried = evaluate(
+    tried = longshot.evaluate(
         testbed, backbones=backbones, methods=list(METHODS), datasets={dataset.name: dataset}, **settings
     ).summary()
     return {

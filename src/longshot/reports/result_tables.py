@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from longshot.evaluation import METRICS
 from longshot.reports.marks import JUDGE_RULE, MARK_RULE
 from longshot.reports.report_data import Cell, ReportData, ReportSeries, ReportTestbed
 from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_spent
@@ -77,6 +78,20 @@ class ResultRow:
         )
 
 
+def _metric_column(name: str) -> Column:
+    """Return the column of a metric as it is declared in ``evaluation/metrics``."""
+    facts = METRICS[name]
+    shares = facts.unit == "points"
+    return Column(
+        facts.title.capitalize(),
+        lambda row: row.metric(name),
+        "percent" if shares else "plain",
+        2 if shares else 3,
+        "lower" if facts.lower_is_better else "higher",
+        name,
+    )
+
+
 COLUMNS: tuple[Column, ...] = (
     Column("Testbed", lambda r: r.bed.name, key="testbed"),
     Column("Backbone", lambda r: SheetCell(r.series.backbone, look="code"), key="backbone"),
@@ -91,19 +106,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column("Tasks", lambda r: r.entry.n, "count", key="n"),
     Column("Std", lambda r: r.entry.std, "percent", 2, key="std"),
-    Column(
-        "Balanced %", lambda r: r.metric("balanced_accuracy"), "percent", 2, "higher", "balanced_accuracy"
-    ),
-    Column(
-        "Normalised %",
-        lambda r: r.metric("normalized_accuracy"),
-        "percent",
-        2,
-        "higher",
-        "normalized_accuracy",
-    ),
-    Column("Top-5 %", lambda r: r.metric("top5"), "percent", 2, "higher", "top5"),
-    Column("Loss", lambda r: r.metric("loss"), "plain", 3, "lower", "loss"),
+    *(_metric_column(name) for name in METRICS if name != "accuracy"),
     Column("", lambda r: r.metric("seconds"), "seconds", key="seconds"),
     Column("Time per task", lambda r: time_spent(r.cell)[0], "seconds", better="lower", key="seconds_median"),
     Column("", lambda r: time_spent(r.cell)[1], "seconds", key="seconds_total"),
@@ -116,7 +119,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 SCREEN: tuple[str, ...] = (
     *("Testbed", "Backbone", "Method", "Setting", "Tasks"),
-    *("Accuracy %", "Balanced %", "Normalised %", "Top-5 %", "Loss"),
+    *(METRICS[name].title.capitalize() for name in METRICS),
 )
 
 
