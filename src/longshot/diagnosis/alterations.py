@@ -49,7 +49,7 @@ class Alteration(NamedTuple):
 
 
 def alter(image: Image.Image, name: str, strength: float, generator: np.random.Generator) -> Image.Image:
-    """An RGB image with the alteration ``name``; what is random about it comes from ``generator``.
+    """Apply the alteration ``name`` to an RGB image; what is random about it comes from ``generator``.
 
     >>> import numpy as np
     >>> grey = alter(Image.new("RGB", (8, 8), (200, 100, 0)), "grey", 0.0, np.random.default_rng(0))
@@ -89,7 +89,7 @@ def _light(image: Image.Image, factor: float, _: np.random.Generator) -> Image.I
 
 
 def _contrast(image: Image.Image, factor: float, generator: np.random.Generator) -> Image.Image:
-    """Around the mean of the picture, or around the middle of the scale."""
+    """Scale the contrast around the mean of the picture, or around the middle of the scale."""
     pixels = _pixels(image)
     middle = np.float32(pixels.mean() if generator.random() < 0.5 else 0.5)
     return _image(middle + (pixels - middle) * np.float32(factor))
@@ -137,7 +137,7 @@ def _shrink(image: Image.Image, factor: float, generator: np.random.Generator) -
 
 def _shift(right: int, down: int) -> Change:
     def change(image: Image.Image, share: float, generator: np.random.Generator) -> Image.Image:
-        """What is laid bare is black, or repeats the last line."""
+        """Shift the picture; the bared part is black, or repeats the last line."""
         x, y = round(share * image.width) * right, round(share * image.height) * down
         if generator.random() < 0.5:
             moved = Image.new("RGB", image.size)
@@ -151,7 +151,7 @@ def _shift(right: int, down: int) -> Change:
 
 
 def _wrap(right: int, down: int) -> Change:
-    """What leaves on one side comes back on the other."""
+    """Make a change that shifts the picture; what leaves on one side comes back on the other."""
 
     def change(image: Image.Image, share: float, _: np.random.Generator) -> Image.Image:
         steps = (round(share * image.height) * down, round(share * image.width) * right)
@@ -161,7 +161,7 @@ def _wrap(right: int, down: int) -> Change:
 
 
 def _cover(image: Image.Image, share: float, generator: np.random.Generator) -> Image.Image:
-    """A plain square near the centre, black more often than not."""
+    """Cover a place near the centre by a plain square, black more often than not."""
     side = round(share * min(image.size))
     x, y = (round((length - side) / 2 + generator.uniform(-0.08, 0.08) * length) for length in image.size)
     covered = image.copy()
@@ -170,7 +170,7 @@ def _cover(image: Image.Image, share: float, generator: np.random.Generator) -> 
 
 
 def _cut_out(image: Image.Image, share: float, generator: np.random.Generator) -> Image.Image:
-    """Everything outside a central ellipse gives way to one colour: the object on another background."""
+    """Fill everything outside a central ellipse with one colour: the object on another background."""
     rows, columns = np.mgrid[-1 : 1 : image.height * 1j, -1 : 1 : image.width * 1j]
     inside = (rows**2 + columns**2 <= share**2)[..., None]
     colour = generator.integers(0, 256, 3).astype(np.uint8)
@@ -261,7 +261,7 @@ class Signatures:
     effects: Mapping[str, Floats]
 
     def columns(self, descriptors: NDArray[np.float32]) -> list[AttributeColumn]:
-        """One column per alteration: the mean score of its forms, for pictures with descriptors [N, D]."""
+        """Build a column per alteration: its forms' mean score, for pictures with descriptors [N, D]."""
         weights = np.stack(
             [self.weights[:, np.array(FORM_ATTRIBUTES) == name].mean(1) for name in ALTERED], axis=1
         )
@@ -278,7 +278,7 @@ def learn_signatures(
     sampled: Ints,
     altered: NDArray[np.float32],
 ) -> Signatures:
-    """Signatures of a dataset's own pictures.
+    """Learn the signatures of alterations from a dataset's own pictures.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def learn_signatures(
 
 
 def _shrunk(answers: Floats) -> Floats:
-    """Means [F, D] over the pictures of [F, m, D], drawn to 0 by t² / (1 + t²) where they disagree."""
+    """Average [F, m, D] over pictures to [F, D], drawn to 0 by t² / (1 + t²) where they disagree."""
     mean = answers.mean(1)
     error = answers.var(1, ddof=1) / answers.shape[1]
     shrunk: Floats = mean * mean**2 / np.maximum(mean**2 + error, 1e-12)
@@ -327,7 +327,7 @@ def _shrunk(answers: Floats) -> Floats:
 
 
 def _centred(numbers: Floats, labels: NDArray[np.int32]) -> Floats:
-    """Numbers minus their class's means; what is not known stays NaN."""
+    """Subtract their class's means from numbers; what is not known stays NaN."""
     finite = np.isfinite(numbers)
     size = int(labels.max()) + 1
     total, count = np.zeros((size, numbers.shape[1])), np.zeros((size, numbers.shape[1]))
@@ -338,7 +338,7 @@ def _centred(numbers: Floats, labels: NDArray[np.int32]) -> Floats:
 
 
 def _metric(within: Floats, changes: Floats) -> Floats:
-    """M from standardised descriptors [N, D] and their changes [A, m, D]; the fewer pictures, the more diagonal."""
+    """Compute M from standardised descriptors [N, D] and changes [A, m, D]; few pictures make it diagonal."""
     covariance = within.T @ within / max(1, len(within) - 1)
     apart = changes - changes.mean(1, keepdims=True)
     answers = np.einsum("amd,ame->de", apart, apart) / max(1, len(changes) * (changes.shape[1] - 1))
@@ -386,7 +386,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def kind_of(attribute: str) -> str:
-    """The kind of cause that an attribute speaks for; its own name where it is neither measured nor an alteration.
+    """Name the kind of cause of an attribute; its own name if it is neither measured nor an alteration.
 
     >>> kind_of("sharpness"), kind_of("blurred"), kind_of("viewpoint")
     ('blur', 'blur', 'viewpoint')

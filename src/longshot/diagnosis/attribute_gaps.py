@@ -49,7 +49,7 @@ class AttributeColumn:
 
     @property
     def name(self) -> str:
-        """``brightness``, or ``viewpoint = side``."""
+        """Return the name of the column: ``brightness``, or ``viewpoint = side``."""
         return self.attribute if self.value is None else f"{self.attribute} = {self.value}"
 
     @property
@@ -59,7 +59,7 @@ class AttributeColumn:
 
 
 def comparable(table: pa.Table) -> tuple[list[AttributeColumn], list[str]]:
-    """The columns of a table of attributes, and notes about those that were left out or are known in part."""
+    """Return the columns of a table of attributes, and notes about those left out or known in part."""
     columns: list[AttributeColumn] = []
     notes: list[str] = []
     for name in table.column_names:
@@ -82,7 +82,7 @@ def comparable(table: pa.Table) -> tuple[list[AttributeColumn], list[str]]:
 
 
 def _columns(name: str, values: pa.Array) -> list[AttributeColumn] | str:
-    """The columns of one attribute, or why there is none."""
+    """Return the columns of one attribute, or why there is none."""
     kind = values.type
     if values.null_count == len(values):
         return f"'{name}' is empty: left out."
@@ -157,7 +157,7 @@ class Gaps:
     shift: Floats | None = None  # [G, F] of the scores of all forms of alterations
 
     def attributes(self) -> dict[str, list[int]]:
-        """Attribute → positions of its columns."""
+        """Map each attribute to the positions of its columns."""
         positions: dict[str, list[int]] = {}
         for position, column in enumerate(self.columns):
             positions.setdefault(column.attribute, []).append(position)
@@ -165,7 +165,7 @@ class Gaps:
 
 
 def groups_of(bound: TaskRows, labels: NDArray[np.int32]) -> Groups:
-    """The groups of bound tasks; ``labels`` [N] is each row's class in the dataset."""
+    """Build the groups of bound tasks; ``labels`` [N] is each row's class in the dataset."""
     starts = np.concatenate([[0], np.cumsum(bound.ways)])
     total = int(starts[-1])
     task = np.repeat(np.arange(len(bound)), bound.ways)
@@ -188,7 +188,7 @@ def groups_of(bound: TaskRows, labels: NDArray[np.int32]) -> Groups:
 def find_gaps(
     columns: Sequence[AttributeColumn], bound: TaskRows, labels: NDArray[np.int32], seen: Seen | None = None
 ) -> Gaps:
-    """Gaps of all columns over all tasks; the module has the formulas.
+    """Find the gaps of all columns over all tasks; the module has the formulas.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def find_gaps(
 
 
 def _sizes(groups: Groups) -> Floats:
-    """1 / (1 / k + 1 / q) of every group."""
+    """Compute 1 / (1 / k + 1 / q) of every group."""
     k, q = (np.bincount(side, minlength=len(groups)) for side in (groups.support_group, groups.query_group))
     sizes: Floats = k * q / np.maximum(k + q, 1)
     return np.maximum(sizes, 1e-9)
@@ -266,7 +266,7 @@ def _shift(groups: Groups, seen: Seen) -> Floats | None:
 
 
 def _correlation(columns: Sequence[AttributeColumn], labels: NDArray[np.int32]) -> Floats:
-    """Correlation within classes of all columns [C, C]; what is not known counts as its class's mean."""
+    """Correlate all columns within classes; what is not known counts as its class's mean; [C, C]."""
     size = int(labels.max()) + 1
     standard = np.empty((len(columns), len(labels)))
     for row, column in enumerate(columns):
@@ -284,7 +284,7 @@ def _correlation(columns: Sequence[AttributeColumn], labels: NDArray[np.int32]) 
 def _column(
     column: AttributeColumn, groups: Groups, labels: NDArray[np.int32]
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Means of support and query, effect and p of every group."""
+    """Compute the means of support and query, effect and p of every group."""
     values = column.numbers
     support, held = means_by(values[groups.support], groups.support_group, len(groups))
     query, queried = means_by(values[groups.query], groups.query_group, len(groups))
@@ -319,7 +319,7 @@ def means_by(values: Floats, group: Ints, size: int) -> tuple[Floats, Floats]:
 
 
 def _ranks(values: Floats, labels: NDArray[np.int32], size: int) -> tuple[Floats, Floats]:
-    """Ranks within the class [N] (ties share theirs, NaN stays), and their standard deviation per class [size]."""
+    """Rank values within their class [N] (ties share, NaN stays), with the ranks' σ by class [size]."""
     ranks = np.full(len(values), np.nan)
     finite = np.flatnonzero(np.isfinite(values))
     order = finite[np.lexsort((values[finite], labels[finite]))]
@@ -337,7 +337,7 @@ def _ranks(values: Floats, labels: NDArray[np.int32], size: int) -> tuple[Floats
 
 
 def _within(values: Floats, labels: NDArray[np.int32], size: int) -> float:
-    """The standard deviation within classes, pooled over them: the σ in which effects are told."""
+    """Pool the standard deviation within classes over all classes: the σ in which effects are told."""
     finite = np.isfinite(values)
     count = np.bincount(labels[finite], minlength=size)
     mean = np.bincount(labels[finite], values[finite], minlength=size) / np.maximum(count, 1)
@@ -347,7 +347,7 @@ def _within(values: Floats, labels: NDArray[np.int32], size: int) -> float:
 
 
 def _exact(shapes: Ints, a: Ints, b: Ints) -> Floats:
-    """``exact_p`` of every group: ``shapes`` [G, 4] are n, having, k and q; NaN where a side has no known value."""
+    """Compute ``exact_p`` of every group; ``shapes`` [G, 4] are n, having, k, q; NaN if a side is unknown."""
     p = np.full(len(shapes), np.nan)
     kinds, kind = np.unique(shapes, axis=0, return_inverse=True)
     for number, (n, having, k, q) in enumerate(kinds.tolist()):
@@ -359,7 +359,7 @@ def _exact(shapes: Ints, a: Ints, b: Ints) -> Floats:
 
 @lru_cache(maxsize=1 << 12)
 def exact_p(n: int, having: int, k: int, q: int) -> Floats:
-    """How likely a gap at least as wide is when support and queries are drawn at random.
+    """Compute how likely a gap at least as wide is when support and queries are drawn at random.
 
     P(|A/k − B/q| ≥ |a/k − b/q|), where
     P(A, B) = hypergeometric(A; n, having, k) · hypergeometric(B; n − k, having − A, q).

@@ -85,7 +85,7 @@ def measure_attributes(
     out: str | Path | None = None,
     force: bool = False,
 ) -> pa.Table:
-    """The attributes of a dataset's images: annotated ones, and those measured from the pixels.
+    """Measure the attributes of a dataset's images: annotated ones, and those measured from the pixels.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def measure_attributes(
 def image_attributes(
     dataset: Dataset, *, attributes: str | Path | None = None, pixels: Pixels | None = None
 ) -> pa.Table:
-    """The attributes of all images [N rows]: of the CSV ``attributes``, the dataset's own, those of its ``pixels``."""
+    """Join the attributes of all images: of the CSV, of the dataset, of its ``pixels``; [N rows]."""
     tables = []
     if attributes is not None:
         path = Path(attributes)
@@ -171,7 +171,7 @@ class Pixels:
 
     @property
     def table(self) -> pa.Table:
-        """The named measures [N rows]."""
+        """Return the named measures [N rows]."""
         columns = {name: pa.array(self.numbers[:, i], from_pandas=True) for i, name in enumerate(NUMBERS)}
         del columns["hue_degrees"]  # an angle has no order: its name is what can be compared
         degrees = self.numbers[:, NUMBERS.index("hue_degrees")]
@@ -188,7 +188,7 @@ def measured_pixels(dataset: Dataset, *, altered: bool = True) -> Pixels:
 
 
 def is_measured(dataset: Dataset) -> bool:
-    """Whether ``measured_pixels`` takes everything from the cache."""
+    """Tell whether ``measured_pixels`` takes everything from the cache."""
     kinds = {"measures": len(dataset)}
     if len(dataset) >= _LEAST:
         kinds["signatures"] = len(FORMS) * len(_sampled(dataset))
@@ -199,7 +199,7 @@ def is_measured(dataset: Dataset) -> bool:
 
 
 def see(pixels: Pixels, labels: NDArray[np.int32], bound: TaskRows) -> Seen:
-    """What the pixels say of some tasks: signatures are learnt from images that are queries and never supports.
+    """Learn signatures for some tasks from the pixels of images that are queries and never supports.
 
     Supports may be altered, and then they would hide what they are to be compared with. Where nearly all images are a
     support of some task, all queries are taken.
@@ -228,7 +228,7 @@ def pixel_gaps(
     labels: NDArray[np.int32],
     columns: Sequence[AttributeColumn] | None = None,
 ) -> Gaps:
-    """Gaps in what is seen in the pixels, and in further ``columns`` (those of the named measures unless given)."""
+    """Find gaps in the pixels, and in further ``columns`` (those of the named measures unless given)."""
     seen = see(pixels, labels, bound)
     every = list(comparable(pixels.table)[0] if columns is None else columns)
     if seen.signatures is not None:
@@ -239,13 +239,13 @@ def pixel_gaps(
 
 
 def measure_images(images: Sequence[Image]) -> NDArray[np.float32]:
-    """Named measures and descriptors of some pictures, [n, len(NUMBERS) + WIDTH]."""
+    """Compute named measures and descriptors of some pictures, [n, len(NUMBERS) + WIDTH]."""
     steps = [range(start, min(start + _STEP, len(images))) for start in range(0, len(images), _STEP)]
     return np.concatenate([_block(lambda row: images[row], step)[0] for step in steps])
 
 
 def _altered(dataset: Dataset) -> NDArray[np.float32]:
-    """Measures and descriptors of the sampled images in each form of each alteration, [forms · images, …]."""
+    """Measure and describe the sampled images in each form of each alteration, [forms · images, …]."""
     sampled = _sampled(dataset)
     count, title = len(FORMS) * len(sampled), f"learn alterations on {dataset.name}"
     rows = np.tile(sampled, len(FORMS))
@@ -253,14 +253,14 @@ def _altered(dataset: Dataset) -> NDArray[np.float32]:
 
 
 def measure_rows(store: ImageStore, rows: range) -> tuple[NDArray[np.float32], list[tuple[int, str]]]:
-    """Measures and descriptors of some rows, and those that cannot be read."""
+    """Compute measures and descriptors of some rows, and list those that cannot be read."""
     return _block(store.read, rows)
 
 
 def measure_altered(
     sampled: Ints, store: ImageStore, positions: range
 ) -> tuple[NDArray[np.float32], list[tuple[int, str]]]:
-    """Measures and descriptors of the sampled images in some of the forms, form after form."""
+    """Compute measures and descriptors of the sampled images in some of the forms, form after form."""
 
     def altered(position: int) -> Image:
         form, index = divmod(position, len(sampled))
@@ -271,7 +271,7 @@ def measure_altered(
 
 
 def _sampled(dataset: Dataset) -> Ints:
-    """The rows on which alterations are learnt: one in 40, within bounds, evenly spread over the classes."""
+    """Choose the rows to learn alterations on: one in 40, within bounds, evenly spread over the classes."""
     number = min(max(len(dataset) // 40, _SAMPLE[0]), _SAMPLE[1])
     return np.unique(np.linspace(0, len(dataset) - 1, number).round().astype(np.int64))
 
@@ -363,7 +363,7 @@ class Composition:
 
 
 def composition(gaps: Gaps) -> list[Composition]:
-    """Every column of ``gaps`` but likeness to alterations; tasks without known values on both sides are left out."""
+    """Compare support and queries by column, but no alterations; tasks need known values on both sides."""
     compositions = []
     for row, column in enumerate(gaps.columns):
         if column.attribute in ALTERED:

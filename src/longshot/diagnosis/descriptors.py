@@ -46,7 +46,7 @@ WIDTH = _PLAIN + sum(int(np.prod(shape)) for _, shape in _LAYOUT)
 
 
 def describe(pixels: NDArray[np.uint8], traces: _Floats) -> _Floats:
-    """Descriptors [B, WIDTH] of pictures [B, WIDE, WIDE, 3] and the traces [B, TRACES] in their originals."""
+    """Describe pictures [B, WIDE, WIDE, 3] and the traces [B, TRACES] of their originals; [B, WIDTH]."""
     image = as_shares(pixels)
     luma = image @ LUMA
     across, along = np.abs(np.diff(luma, axis=2)), np.abs(np.diff(luma, axis=1))
@@ -60,13 +60,13 @@ def describe(pixels: NDArray[np.uint8], traces: _Floats) -> _Floats:
 
 
 def as_shares(pixels: NDArray[np.uint8]) -> _Floats:
-    """Pixels as numbers from 0 to 1."""
+    """Convert pixels to numbers from 0 to 1."""
     shares: _Floats = pixels.astype(np.float32) / np.float32(255)
     return shares
 
 
 def trace(original: NDArray[np.uint8]) -> _Floats:
-    """What a picture's processing leaves in its original pixels [H, W, 3]: TRACES numbers, 0 where it is too small.
+    """Measure what processing left in the original pixels [H, W, 3]: TRACES numbers, 0 if it is too small.
 
     - ln of the mean step between pixels on the lines of a grid of 8 over that midway (JPEG), and of 4 over between
       (repeated pixels);
@@ -90,13 +90,13 @@ def trace(original: NDArray[np.uint8]) -> _Floats:
 
 
 def _peak(lines: _Floats) -> float:
-    """ln of the highest peak in the spectrum of one number per line, over its median; slow changes do not count."""
+    """Return ln of the highest peak over the median in the spectrum of lines; slow changes do not count."""
     power = np.abs(np.fft.rfft((lines - lines.mean()) * np.hanning(len(lines))))[len(lines) // 16 :]
     return float(np.log(power.max() / (np.median(power) + 1e-3 * len(lines)) + 0.1))
 
 
 def ripple(luma: _Floats) -> _Floats:
-    """Luma against its eight neighbours, blind to edges that are straight: Immerkær's mask."""
+    """Compare luma with its eight neighbours by Immerkær's mask, which ignores straight edges."""
     corners = luma[:, :-2, :-2] + luma[:, :-2, 2:] + luma[:, 2:, :-2] + luma[:, 2:, 2:]
     sides = luma[:, 1:-1, :-2] + luma[:, 1:-1, 2:] + luma[:, :-2, 1:-1] + luma[:, 2:, 1:-1]
     return corners - 2 * sides + 4 * luma[:, 1:-1, 1:-1]
@@ -107,7 +107,7 @@ def _stack(values: list[Any]) -> _Floats:
 
 
 def _quantiles(values: _Floats, shares: list[float]) -> list[_Floats]:
-    """Of the second axis of [B, P]: the nearest of the sorted values, each [B]."""
+    """Take quantiles along the second axis of [B, P]: the nearest of the sorted values, each [B]."""
     ordered = np.sort(values, axis=1)
     return [ordered[:, round(share * (ordered.shape[1] - 1))] for share in shares]
 
@@ -144,7 +144,7 @@ def _colour(image: _Floats) -> _Floats:
 
 
 def _rings() -> tuple[_Floats, _Floats]:
-    """A window, and the ring of each frequency of a real transform, weighted by 2 where it stands for two."""
+    """Return a window, and the ring of each frequency of a real transform (weight 2 if it stands for two)."""
     across, along = np.fft.rfftfreq(WIDE) * WIDE, np.fft.fftfreq(WIDE) * WIDE
     ring = np.digitize(np.hypot(along[:, None], across), _RINGS) - 1
     twice = np.where((across == 0) | (across == WIDE / 2), 1, 2) * np.ones((WIDE, 1))
@@ -156,7 +156,7 @@ _WINDOW, _MEMBERS = _rings()
 
 
 def _energy(values: _Floats) -> _Floats:
-    """Energy in each ring, [B, rings]."""
+    """Compute the energy in each ring, [B, rings]."""
     centred = (values - values.mean((1, 2), keepdims=True)) * _WINDOW
     power = np.abs(rfft2(centred)) ** 2
     rings: _Floats = power.reshape(len(values), -1) @ _MEMBERS / WIDE**4
@@ -208,7 +208,7 @@ def _plain_areas(luma: _Floats, across: _Floats, along: _Floats) -> _Floats:
 
 
 def _directions(luma: _Floats) -> list[_Floats]:
-    """ln of the share of gradient in each direction [B, 16], by its length and by its third power: edges alone."""
+    """Return ln of the share of gradient by direction [B, 16], weighted by length and by its cube (edges)."""
     right, down = luma[:, 1:-1, 2:] - luma[:, 1:-1, :-2], luma[:, 2:, 1:-1] - luma[:, :-2, 1:-1]
     turn = np.arctan2(down, right) * np.float32(_DIRECTIONS / (2 * np.pi)) + np.float32(0.5)
     bins = np.floor(turn).astype(np.int64) % _DIRECTIONS + _DIRECTIONS * np.arange(len(luma))[:, None, None]
@@ -222,7 +222,7 @@ def _directions(luma: _Floats) -> list[_Floats]:
 
 
 def pooled(values: _Floats, factor: int) -> _Floats:
-    """Means [B, H / factor, W / factor, …] over squares of [B, H, W, …]."""
+    """Average [B, H, W, …] over squares to [B, H / factor, W / factor, …]."""
     count, height, width, *channels = values.shape
     # rows first: two plain sums are several times as fast as one over two axes
     rows = values.reshape(count, height // factor, factor, width, *channels).sum(2)
@@ -262,7 +262,7 @@ def _standard(grid: _Floats, least: float) -> _Floats:
 
 
 def _turned(quarters: int, mirror: bool) -> NDArray[np.int64]:
-    """The order of descriptors after ``quarters`` quarter turns to the left, or after mirroring."""
+    """Return the order of descriptors after ``quarters`` quarter turns to the left, or after mirroring."""
     order = list(range(_PLAIN))
     start = _PLAIN
     for name, shape in _LAYOUT:
@@ -310,7 +310,7 @@ _THING = 0.005  # share of the picture below which a region is not counted as a 
 
 
 def measure(pixels: NDArray[np.uint8]) -> _Floats:
-    """Pixels [B, SIDE, SIDE, 3] → [B, len(NUMBERS)] without ``aspect`` and the fine measures (NaN here).
+    """Measure pixels [B, SIDE, SIDE, 3], without ``aspect`` and fine measures (NaN); [B, len(NUMBERS)].
 
     - brightness: mean of Y; contrast: standard deviation of Y; saturation: mean of (max − min) / max over R, G, B;
     - sharpness: ln of the variance of the Laplacian of Y (+ 1e-6), which falls with blur;
@@ -377,7 +377,7 @@ def measure(pixels: NDArray[np.uint8]) -> _Floats:
 
 
 def fine_measures(pixels: NDArray[np.uint8], traces: _Floats) -> dict[str, _Floats]:
-    """What needs pictures [B, WIDE, WIDE, 3] or their originals (``traces``: ``trace`` of each); [B] each.
+    """Measure what needs pictures [B, WIDE, WIDE, 3] or their originals (``trace`` of each); [B] each.
 
     - resolution: ln of the share of the energy of Y above an eighth of a period per pixel (+ 1e-7);
     - compression: ln of the mean step on the lines of the grid of 8 × 8 over that midway between them, in the original;
@@ -396,18 +396,18 @@ def fine_measures(pixels: NDArray[np.uint8], traces: _Floats) -> dict[str, _Floa
 
 
 def _things(mask: NDArray[np.bool_]) -> int:
-    """Connected regions of a mask that are large enough to count."""
+    """Count the connected regions of a mask that are large enough."""
     regions, _ = ndimage.label(mask)
     return int((np.bincount(regions.reshape(-1))[1:] >= _THING * mask.size).sum())
 
 
 def hue_names(degrees: NDArray[np.float32]) -> list[str]:
-    """Six names, 60° each (red around 0°), and grey for NaN."""
+    """Name hues by six names, 60° each (red around 0°), and grey for NaN."""
     return [GREY if np.isnan(angle) else HUES[int(((angle + 30) % 360) // 60)] for angle in degrees]
 
 
 def _hue(image: _Floats) -> _Floats:
-    """Weighted circular mean of the pixels' hues [B], in degrees."""
+    """Compute the weighted circular mean of the pixels' hues, in degrees; [B]."""
     red, green, blue = image[..., 0], image[..., 1], image[..., 2]
     # The hexagon's projection: hue as the angle of (α, β), whose length is the chroma up to its corners.
     alpha = (red - 0.5 * (green + blue)).mean((1, 2))

@@ -38,7 +38,7 @@ def attributes_command(dataset: str, out: Path | None, as_json: bool, **settings
 
 
 def _row(name: str, values: Any) -> dict[str, Any]:
-    """Kind, coverage and what the values are."""
+    """Describe an attribute: its kind, its coverage and a summary of its values."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -91,7 +91,7 @@ def explain_command(
 
 
 def _print_interventions(explanation: Explanation) -> None:
-    """How much is explained, cause by cause what came back, and why some could not be taken away."""
+    """Print how much is explained, what came back for each cause, and why some could not be taken away."""
     if not explanation.accounts:
         return
     from longshot.diagnosis.explanation_page import account_rows, intervention_rows

@@ -98,7 +98,7 @@ class Explanation:
     accounts: Sequence[Account] = ()
 
     def hardest(self) -> list[TaskExplanation]:
-        """Tasks with the lowest accuracy first where it is known, else those with the strongest evidence."""
+        """Sort tasks by accuracy, lowest first, where it is known, else by evidence, strongest first."""
 
         def order(task: TaskExplanation) -> tuple[float, float, int]:
             accuracy = 0.0 if task.accuracy is None else task.accuracy
@@ -107,7 +107,7 @@ class Explanation:
         return sorted(self.tasks, key=order)
 
     def beside(self, dataset: str) -> dict[str, Sequence[Composition]]:
-        """The compositions of every testbed that has ``dataset``, this one first."""
+        """Return the compositions of every testbed that has ``dataset``, this one first."""
         every = {self.name: self.compositions, **self.further}
         return {bed: by_dataset[dataset] for bed, by_dataset in every.items() if dataset in by_dataset}
 
@@ -170,7 +170,7 @@ def explain_testbed(
 def _gaps(
     testbed: Testbed, datasets: Mapping[str, Dataset], attributes: Mapping[str, str | Path], no_pixels: bool
 ) -> Iterator[tuple[str, TaskRows, Gaps, list[str]]]:
-    """(name, tasks, gaps, notes) of every dataset that has tasks."""
+    """Yield (name, tasks, gaps, notes) of every dataset that has tasks."""
     for name, dataset in datasets.items():
         bound = testbed.bind(name, dataset.keys, dataset.fingerprint)
         if not len(bound):
@@ -235,7 +235,7 @@ def _causes(
 
 
 def _spearman(x: Floats, y: Floats) -> Correlation | None:
-    """Over the tasks that have both numbers; None where there are fewer than four or a side is constant."""
+    """Correlate over tasks that have both numbers; None for fewer than four or where a side is constant."""
     finite = np.isfinite(x) & np.isfinite(y)
     if finite.sum() < 4 or np.ptp(x[finite]) == 0 or np.ptp(y[finite]) == 0:
         return None
@@ -243,7 +243,7 @@ def _spearman(x: Floats, y: Floats) -> Correlation | None:
 
 
 def _task_scores(run: Results, testbed: Testbed, focus: str | None) -> tuple[Floats, Floats]:
-    """Accuracy and loss of every task [T]: the mean over the series of the run with ``focus`` in their names."""
+    """Average accuracy and loss of every task over the run's series with ``focus`` in their names; [T]."""
     table = run.table()
     table = table.filter(pc.equal(table["testbed"], testbed.content_hash))
     if focus is not None:
@@ -395,7 +395,7 @@ def explain(
 
 
 def _check_names(parameter: str, by_name: Mapping[str, object] | None, beds: Mapping[str, Testbed]) -> None:
-    """UserError for a name that no testbed has as a dataset."""
+    """Raise UserError for a name that no testbed has as a dataset."""
     names = {name for bed in beds.values() for name in bed.datasets}
     unknown = sorted(set(by_name or {}) - names)
     if unknown:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def attraction_sentences(task: TaskExplanation, most: int = 2) -> list[str]:
-    """``7 of 10 queries of 'a' lie nearest to a support image of 'b'``, for the strongest pairs."""
+    """Write ``7 of 10 queries of 'a' lie nearest to a support image of 'b'`` for the strongest pairs."""
     return [
         f"{pair.nearer} of {pair.queries} queries of '{task.classes[pair.of]}' lie nearest to a support image of "
         f"'{task.classes[pair.to]}'"
@@ -43,7 +43,7 @@ def attraction_sentences(task: TaskExplanation, most: int = 2) -> list[str]:
 
 
 def say_symptoms(finding: Finding, most: int = 5) -> str:
-    """``symptoms: sharpness −2.1 σ, edges −1.8 σ``; empty where there are none."""
+    """Write ``symptoms: sharpness −2.1 σ, edges −1.8 σ``; empty where there are none."""
     if not finding.symptoms:
         return ""
     signs = [f"{each.attribute} {each.effect:+.1f} σ".replace("-", "−") for each in finding.symptoms[:most]]
@@ -52,7 +52,7 @@ def say_symptoms(finding: Finding, most: int = 5) -> str:
 
 
 def as_json(explanation: Explanation, top: int | None = None) -> dict[str, Any]:
-    """Everything as plain values; the ``top`` hardest tasks, or all."""
+    """Convert everything to plain values; the ``top`` hardest tasks, or all."""
     tasks, together = explanation.hardest()[:top], explanation.loss_and_accuracy
     return {
         "notes": list(explanation.notes),
@@ -70,7 +70,7 @@ def as_json(explanation: Explanation, top: int | None = None) -> dict[str, Any]:
 
 
 def cause_rows(explanation: Explanation) -> list[dict[str, Any]]:
-    """Which attributes recur as causes; those that are a cause nowhere are left out."""
+    """List the attributes that recur as causes; those that are a cause nowhere are left out."""
     several = len({cause.dataset for cause in explanation.causes}) > 1
     correlated = any(cause.with_accuracy for cause in explanation.causes)
     rows = []
@@ -93,7 +93,7 @@ def cause_rows(explanation: Explanation) -> list[dict[str, Any]]:
 def composition_rows(
     compositions: Mapping[str, Sequence[Composition]], *, most: int | None = None
 ) -> list[dict[str, Any]]:
-    """One row per attribute (and value): what supports and queries of each testbed consist of.
+    """Make a row per attribute (and value): what supports and queries of each testbed consist of.
 
     ``compositions`` maps a testbed's name to its columns; rows with the widest mean gap come first.
     """
@@ -127,7 +127,7 @@ def say_interval(interval: Interval, share: bool, *, signed: bool = False) -> st
 
 
 def say_correlation(correlation: Correlation | None) -> str:
-    """``−0.41 [−0.52, −0.28]``."""
+    """Write a correlation with its interval: ``−0.41 [−0.52, −0.28]``."""
     if correlation is None:
         return "–"
     r, low, high = (
@@ -137,7 +137,7 @@ def say_correlation(correlation: Correlation | None) -> str:
 
 
 def _plain(compositions: Mapping[str, Sequence[Composition]]) -> dict[str, list[dict[str, Any]]]:
-    """Compositions by dataset as plain values."""
+    """Convert compositions by dataset to plain values."""
 
     def row(column: Composition) -> dict[str, Any]:
         intervals = {name: getattr(column, name) for name in ("support", "query", "gap", "apart")}
@@ -152,7 +152,7 @@ def _plain(compositions: Mapping[str, Sequence[Composition]]) -> dict[str, list[
 
 
 def intervention_rows(interventions: Sequence[Intervention]) -> list[dict[str, Any]]:
-    """One row per kind that could be taken away, those that hold first."""
+    """Make a row per kind that could be taken away, those that hold first."""
     several = len({each.dataset for each in interventions}) > 1
     rows = []
     for each in interventions:
@@ -175,7 +175,7 @@ def intervention_rows(interventions: Sequence[Intervention]) -> list[dict[str, A
 
 
 def account_rows(accounts: Sequence[Account]) -> list[dict[str, Any]]:
-    """One row per kind that holds, and what none of them explains."""
+    """Make a row per kind that holds, and one for what none of them explains."""
     rows = []
     for account in accounts:
         for share in account.shares:
@@ -209,7 +209,7 @@ class _Evidence:
 def render_explanation(
     explanation: Explanation, testbed: Testbed, *, images: FindImages | None = None, tasks: int = 8
 ) -> str:
-    """One self-contained page; ``images`` finds the pictures, of the ``tasks`` hardest tasks."""
+    """Render one self-contained page; ``images`` finds the pictures, of the ``tasks`` hardest tasks."""
     compared = [
         {
             "dataset": dataset,
@@ -246,7 +246,7 @@ def render_explanation(
 
 
 def _interventions(explanation: Explanation, images: FindImages | None) -> list[Section]:
-    """What came back when causes were taken away; nothing where none was."""
+    """Show what came back when causes were taken away; no section where none was."""
     if not explanation.accounts:
         return []
     tried = [
@@ -268,7 +268,7 @@ def _interventions(explanation: Explanation, images: FindImages | None) -> list[
 
 
 def _exchanges(tried: Intervention, images: FindImages | None) -> list[dict[str, Any]]:
-    """The pictures that left and those that came, in the first tasks in which the cause was taken away."""
+    """Show the pictures that left and came, in the first tasks in which the cause was taken away."""
     if not tried.holds and tried.recovered is None:
         return []
     shown = []
@@ -296,7 +296,7 @@ def _exchanges(tried: Intervention, images: FindImages | None) -> list[dict[str,
 
 
 def _plot(beds: Mapping[str, Sequence[Composition]], number: int) -> str:
-    """Gap of every yes/no column, support minus queries in points, one dot per testbed: the paper's figure 5."""
+    """Plot each yes/no column's support minus queries in points, a dot per testbed: the paper's figure 5."""
     shares: dict[tuple[str, str], dict[str, Composition]] = {}
     for bed, columns in beds.items():
         for column in columns:
@@ -355,7 +355,7 @@ def _evidence(task: TaskExplanation, testbed: Testbed, images: FindImages | None
 def _pictured(
     explained: TaskExplanation, finding: Finding, testbed: Testbed, images: FindImages | None
 ) -> _Evidence:
-    """The support and the queries of the class where the finding is widest."""
+    """Show the support and the queries of the class where the finding is widest."""
     task = testbed[explained.task]
     support = [task.support[i] for i in np.flatnonzero(task.support_label == finding.worst)][:MAX_SUPPORT]
     query = [task.query[i] for i in np.flatnonzero(task.query_label == finding.worst)][:MAX_QUERY]

@@ -75,7 +75,7 @@ class Scope:
 
 
 def task_scope(gaps: Gaps, task: int) -> Scope:
-    """A task as a whole."""
+    """Build the scope of a task as a whole."""
     groups = np.flatnonzero(gaps.groups.task == task)
     shift = None if gaps.shift is None else gaps.shift[groups].mean(0)
     size = len(groups) ** 2 / max(float((1 / gaps.size[groups]).sum()), 1e-9)
@@ -83,13 +83,13 @@ def task_scope(gaps: Gaps, task: int) -> Scope:
 
 
 def class_scope(gaps: Gaps, group: int) -> Scope:
-    """One class of one task."""
+    """Build the scope of one class of one task."""
     shift = None if gaps.shift is None else gaps.shift[group]
     return Scope(gaps.p[:, group], gaps.z[:, group], gaps.effect[:, group], shift, float(gaps.size[group]))
 
 
 def name_causes(gaps: Gaps, scope: Scope, real: Sequence[int]) -> list[Named]:
-    """The causes among the columns ``real`` (one per attribute) that set a support apart, strongest evidence first."""
+    """Name the causes among columns ``real`` (one per attribute) that set a support apart, surest first."""
     seen = [column for column in real if gaps.columns[column].attribute in gaps.measured]
     causes: list[Named] = []
     unnamed = seen
@@ -111,7 +111,7 @@ def name_causes(gaps: Gaps, scope: Scope, real: Sequence[int]) -> list[Named]:
 def _alterations(
     gaps: Gaps, signatures: Signatures, scope: Scope, seen: Sequence[int]
 ) -> tuple[list[Named], list[int]]:
-    """Alterations that explain the columns ``seen``, and the columns that none explains."""
+    """Find alterations that explain the columns ``seen``, and the columns that none explains."""
     assert scope.shift is not None
     unnamed = {gaps.columns[column].attribute: column for column in seen}
     columns = {gaps.columns[column].attribute: column for column in range(len(gaps.columns))}
@@ -159,7 +159,7 @@ def _alterations(
 
 
 def _by_correlation(gaps: Gaps, scope: Scope, ordered: Sequence[Named]) -> list[Named]:
-    """Causes without those that an earlier one explains by their correlation; these become its symptoms."""
+    """Merge causes that an earlier one explains by their correlation into its symptoms."""
     causes: list[Named] = []
     for cause in ordered:
         z = scope.z[cause.column]
@@ -193,16 +193,16 @@ class _Projection:
     position: Floats
 
     def most(self, allowed: Bools) -> float:
-        """The most that any of the ways explains that are ``allowed``."""
+        """Return the most that any of the ``allowed`` ways explains."""
         return float(self.explained[allowed].max(initial=0.0))
 
     def by_attribute(self) -> Floats:
-        """What each alteration explains, whichever way: in the order of ``ALTERED``."""
+        """Return the most that each alteration explains in any way, in the order of ``ALTERED``."""
         best: Floats = np.maximum.reduceat(self.explained, _STARTS)
         return best
 
     def nearest(self, end: int) -> tuple[int, Floats]:
-        """The form nearest to the point on the way to form ``end``, and the point as a mixture [F] of forms."""
+        """Find the form nearest to the point on the way to ``end``, and the point as a mixture [F]."""
         start, position = int(_paths()[0][end]), float(self.position[end])
         mixture = np.zeros(len(FORMS))
         mixture[end] = position
@@ -214,7 +214,7 @@ class _Projection:
 
 @lru_cache(maxsize=1)
 def _paths() -> tuple[Ints, Floats]:
-    """For every form the form before it on its path (−1: the path begins here), and how far one may go past it."""
+    """Return each form's predecessor on its path (−1: it is the first), and how far one may go past it."""
     before = [
         number - 1 if number and FORMS[number - 1][0] == name else -1
         for number, (name, _) in enumerate(FORMS)
@@ -268,7 +268,7 @@ class Finding:
 
 
 def findings(gaps: Gaps, task: int, names: Sequence[str], *, level: float = LEVEL) -> list[Finding]:
-    """What sets the support of one task apart, strongest evidence first.
+    """Find what sets the support of one task apart, strongest evidence first.
 
     An attribute counts over the whole task where that is significant, else in single classes. Of attributes that go
     together the one that explains the others is the finding, and they are its symptoms (``naming``).
@@ -303,7 +303,7 @@ def findings(gaps: Gaps, task: int, names: Sequence[str], *, level: float = LEVE
 
 
 def _significant(gaps: Gaps, task: int, groups: Ints, level: float) -> tuple[list[int], dict[int, list[int]]]:
-    """The best column of every attribute that is significant over the task, and of the others by class."""
+    """Pick the best column of attributes that are significant over the task, and of the others by class."""
     over_task: list[int] = []
     in_class: dict[int, list[int]] = {}
     for members in gaps.attributes().values():
@@ -319,13 +319,13 @@ def _significant(gaps: Gaps, task: int, groups: Ints, level: float) -> tuple[lis
 
 
 def _joined(cause: Finding, symptoms: Sequence[Finding]) -> Finding:
-    """A cause with its symptoms: together they are as sure as the surest of them."""
+    """Join a cause with its symptoms: together they are as sure as the surest of them."""
     surest = min([cause, *symptoms], key=lambda each: each.p)
     return replace(cause, symptoms=tuple(symptoms), p=surest.p, adjusted=surest.adjusted)
 
 
 def strongest(gaps: Gaps, task: int) -> list[tuple[str, float]]:
-    """Every attribute with its smallest p in the task (over all classes, or Šidák-corrected in one), smallest first.
+    """Rank attributes by smallest p in the task (over all classes, or Šidák-corrected in one), lowest first.
 
     Significant or not: this ranks the candidates, :func:`findings` says which of them are real.
     """
@@ -389,7 +389,7 @@ def _in_class(gaps: Gaps, best: int, group: int, names: Sequence[str]) -> Findin
 def _say(
     columns: Sequence[AttributeColumn], best: int, means: Sequence[tuple[float, float]], effect: float
 ) -> str:
-    """``support is darker than the queries by 1.8 σ``, or the shares of the values that differ most."""
+    """Say ``support is darker than the queries by 1.8 σ``, or the shares of the values that differ most."""
     column = columns[best]
     if column.attribute in ALTERED:
         sides = ("support", "the queries") if effect > 0 else ("queries", "the support")
@@ -412,7 +412,7 @@ def _say(
 
 
 def _share(column: AttributeColumn, means: tuple[float, float], side: int) -> str:
-    """``all side`` or ``80 % side (queries 10 %)``."""
+    """Say ``all side`` or ``80 % side (queries 10 %)``."""
     share, other = means[side], means[1 - side]
     if share >= 0.995:
         return f"all {column.value}"

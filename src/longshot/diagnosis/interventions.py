@@ -116,12 +116,12 @@ class Intervention:
 
     @property
     def meaning(self) -> str:
-        """The kind in words."""
+        """Describe the kind in words."""
         return MEANINGS.get(self.kind, self.kind)
 
     @property
     def sentence(self) -> str:
-        """``because of blur: 31 of 60 tasks, 9.4 ± 2.1 points come back``, or that it does not hold."""
+        """Say ``because of blur: 31 of 60 tasks, 9.4 ± 2.1 points come back``, or that it does not hold."""
         where = f"{self.meaning}: {self.tasks:,} of {count(self.of, 'task')}"
         if self.recovered is None:
             return (
@@ -236,7 +236,7 @@ def replace_suspects(
 def measured(
     tried: Intervention, tasks: Ints, before: Floats, *, without: Floats, random: Floats, same: Floats | None
 ) -> Intervention:
-    """The numbers of an intervention from the accuracy of n tasks before, without the cause and under the controls."""
+    """Fill in an intervention from the accuracy of n tasks before, without the cause and under controls."""
     control = random if same is None else same
     difference = without - control
     return replace(
@@ -270,7 +270,7 @@ def judge_interventions(interventions: Sequence[Intervention], *, level: float =
 
 
 def p_of_mean(values: Floats) -> float | None:
-    """Two-sided p of the t test that the mean of n values is 0; None for fewer than two."""
+    """Compute the two-sided p of the t test that the mean of n values is 0; None for fewer than two."""
     if len(values) < 2:
         return None
     mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
@@ -282,7 +282,7 @@ def p_of_mean(values: Floats) -> float | None:
 def _notes(
     suspicion: Suspicion, swaps: Swaps | None, groups: Groups, class_names: Sequence[str], by_pixels: bool
 ) -> tuple[str, ...]:
-    """Where images with or without the cause are missing or too few, in one sentence."""
+    """Say in one sentence where images with or without the cause are missing or too few."""
 
     def named(members: Ints) -> str:
         labels = np.unique(groups.label[members])

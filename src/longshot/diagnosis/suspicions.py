@@ -76,11 +76,11 @@ class Suspicion:
 
     @property
     def altered(self) -> bool:
-        """Whether the support looks altered in any group."""
+        """Tell whether the support looks altered in any group."""
         return self.forms is not None and bool((self.forms >= 0).any())
 
     def only_altered(self) -> Suspicion:
-        """The groups in which the support looks altered."""
+        """Keep only the groups in which the support looks altered."""
         assert self.forms is not None and self.columns is not None and self.signs is not None
         chosen = np.flatnonzero(self.forms >= 0).tolist()
         return Suspicion(
@@ -95,7 +95,7 @@ class Suspicion:
 
 
 def suspect_attributes(gaps: Gaps, offsets: Ints, *, level: float = SUSPECTED) -> list[Suspicion]:
-    """The causes by which supports lie apart from their queries, by the p of ``Gaps`` before correction.
+    """Find the causes by which supports lie apart from their queries, by the p of ``Gaps`` before correction.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def suspect_attributes(gaps: Gaps, offsets: Ints, *, level: float = SUSPECTED) -
 
 
 def _best_columns(gaps: Gaps, p: Floats, real: Bools) -> list[int]:
-    """Of every attribute with a column that is ``real``, the one with the smallest p."""
+    """Pick the column with the smallest p of every attribute that has a ``real`` one."""
     best: dict[str, int] = {}
     for column in np.flatnonzero(real).tolist():
         attribute = gaps.columns[column].attribute
@@ -149,7 +149,7 @@ def _best_columns(gaps: Gaps, p: Floats, real: Bools) -> list[int]:
 def _by_columns(
     gaps: Gaps, offsets: Ints, kind: str, by_group: Mapping[int, tuple[int, int, int]]
 ) -> Suspicion:
-    """The midpoint between support and queries divides the images of each group's class."""
+    """Divide the images of each group's class at the midpoint between support and queries."""
     groups = np.array(sorted(by_group), np.int64)
     columns, signs, forms = (np.array(each) for each in zip(*(by_group[int(g)] for g in groups), strict=True))
     having, lacking = [], []
@@ -165,7 +165,7 @@ def _by_columns(
 
 
 def suspect_embeddings(features: Features, groups: Groups, *, level: float = SUSPECTED) -> list[Suspicion]:
-    """Supports that sit in one mode of their class, and supports that lean to another class of their task.
+    """Find supports that sit in one mode of their class, and supports that lean to another class.
 
     Let μ be the mean of the class's n images and p that of its k supports. Were the supports drawn at random,
 
@@ -215,7 +215,7 @@ def suspect_embeddings(features: Features, groups: Groups, *, level: float = SUS
 
 
 def suspect_labels(suspects: Suspects, groups: Groups) -> list[Suspicion]:
-    """Supports whose label is in doubt (``suspects_of``); images that nothing is suspected of are without the cause."""
+    """Find supports whose label is in doubt (``suspects_of``); all other images are without the cause."""
     doubtful = np.zeros(len(suspects.features.keys), np.bool_)
     doubtful[suspects.mislabelled] = True
     raised = np.unique(groups.support_group[doubtful[groups.support]])
@@ -226,7 +226,7 @@ def suspect_labels(suspects: Suspects, groups: Groups) -> list[Suspicion]:
 
 
 def _divide(values: NDArray[Any], sign: int, middle: float) -> tuple[Bools, Bools]:
-    """Which values lie beyond the middle, and which do not; a value that is not known does neither."""
+    """Mark values beyond the middle, and those that are not; an unknown value is neither."""
     with np.errstate(invalid="ignore"):
         return sign * values > sign * middle, sign * values <= sign * middle
 
@@ -234,7 +234,7 @@ def _divide(values: NDArray[Any], sign: int, middle: float) -> tuple[Bools, Bool
 def _leaning(
     images: NDArray[np.float32], away: NDArray[np.float32], shot: int, rivals: Ints, vectors: NDArray[Any]
 ) -> tuple[float, Bools, Bools, int] | None:
-    """Corrected p of the class that a support leans to most, the images that do and do not, and that class."""
+    """Find the class a support leans to most: its corrected p, images that lean and do not, and the class."""
     lengths = np.linalg.norm(vectors, axis=1)
     if not len(rivals) or not (lengths > 0).all():
         return None
@@ -249,7 +249,7 @@ def _leaning(
 
 
 def _random_distances(images: NDArray[np.float32], shot: int) -> Floats:
-    """Distances from the mean of random supports of ``shot`` of the centred images."""
+    """Measure how far means of random supports of ``shot`` of the centred images lie from the centre."""
     generator = np.random.default_rng(shot)
     chosen = generator.random((_RANDOM_SUPPORTS, len(images))).argsort(1)[:, :shot]
     weights = np.zeros((_RANDOM_SUPPORTS, len(images)), np.float32)
@@ -267,7 +267,7 @@ def _class_means(features: Features, labels: Ints) -> dict[int, NDArray[np.float
 
 
 def members_of(group: Ints, size: int) -> list[Ints]:
-    """Where the members of each of ``size`` groups stand in ``group`` (the group of each image)."""
+    """List the positions of the members of each of ``size`` groups in ``group`` (the group of each image)."""
     order = np.argsort(group, kind="stable")
     return np.split(order, np.searchsorted(group[order], np.arange(1, size)))
 
@@ -291,7 +291,7 @@ class Attraction:
 
 
 def nearest_classes(bound: TaskRows, features: Features, device: str = "auto") -> list[Ints]:
-    """For each task the class (its position) of the support image nearest to each query, by cosine distance."""
+    """Find for each task the class (its position) of the support image nearest to each query, by cosine."""
     from longshot.evaluation import FeatureSource, score_tasks
     from longshot.models import get_method
 
@@ -308,7 +308,7 @@ def nearest_classes(bound: TaskRows, features: Features, device: str = "auto") -
 
 
 def attractions(nearest: Ints, labels: NDArray[np.int16], way: int) -> list[Attraction]:
-    """Pairs of classes by how many queries of the one lie nearest to the other, most first (at least one)."""
+    """Rank pairs of classes by how many queries of the one lie nearest to the other (at least one)."""
     counts = np.zeros((way, way), np.int64)
     np.add.at(counts, (labels.astype(np.int64), nearest), 1)
     total = counts.sum(1)

@@ -89,7 +89,7 @@ class _Choice:
     pool: Ints  # rows outside the task
 
     def count(self, same: bool) -> int:
-        """How many can be exchanged; with ``same`` by as many images that have the cause too."""
+        """Count how many can be exchanged; with ``same`` also by as many images that have the cause."""
         return min(len(self.suspects), len(self.clean), *([len(self.same)] if same else []))
 
 
@@ -180,7 +180,7 @@ def plan_swaps(
 
 
 def exchanged(swaps: Swaps, bound: TaskRows, groups: Groups) -> tuple[Ints, Ints]:
-    """Where images came in ``swaps.without``: positions in its flat supports, and the group of each."""
+    """Locate images that came in ``swaps.without``: positions in its flat supports, and the group of each."""
     draws = len(swaps.without) // len(swaps.positions)
     before = bound.take(np.tile(swaps.positions, draws)).support.values
     changed = np.flatnonzero(before != swaps.without.support.values)
@@ -197,7 +197,7 @@ def exchanged(swaps: Swaps, bound: TaskRows, groups: Groups) -> tuple[Ints, Ints
 def uniform_supports(
     bound: TaskRows, groups: Groups, offsets: Ints, *, draws: int, seed: int = 0
 ) -> TaskRows:
-    """The same tasks with supports drawn at random from their classes without the queries, [draws · T] tasks."""
+    """Draw supports of the same tasks at random from their classes without the queries, [draws · T] tasks."""
     repeated = bound.take(np.tile(np.arange(len(bound)), draws))
     values = repeated.support.values.reshape(draws, -1).copy()
     for group, (supports, queries) in enumerate(_members(groups)):
@@ -238,13 +238,13 @@ def _choices(suspicion: Suspicion, bound: TaskRows, groups: Groups, offsets: Int
 
 
 def _members(groups: Groups) -> list[tuple[Ints, Ints]]:
-    """Where the supports and the queries of each group stand in the flat arrays of all tasks."""
+    """Locate the supports and the queries of each group in the flat arrays of all tasks."""
     sides = (members_of(side, len(groups)) for side in (groups.support_group, groups.query_group))
     return list(zip(*sides, strict=True))
 
 
 def _choose(generator: np.random.Generator, values: Ints, draws: int, count: int) -> Ints:
-    """[draws, count] of the values, none twice in a row."""
+    """Draw rows of values, each without repetition; [draws, count]."""
     chosen: Ints = values[generator.random((draws, len(values))).argsort(1)[:, :count]]
     return chosen
 
@@ -261,21 +261,21 @@ class AlteredStore:
     forms: Ints
 
     def read(self, row: int) -> Image:
-        """The altered image of one row."""
+        """Return the altered image of one row."""
         source, form = int(self.rows[row]), int(self.forms[row])
         return alter(self.store.read(source), *FORMS[form], np.random.default_rng([form, source]))
 
     def encoded(self, row: int) -> bytes:
-        """What its digest is over: its pixels."""
+        """Return the bytes of its pixels, for its digest."""
         return array_bytes(np.asarray(self.read(row)))
 
     def stamps(self, rows: Ints) -> Ints:
-        """No file is behind them."""
+        """Return −1 for each row, since no file is behind it; [M, 3]."""
         return np.full((len(rows), 3), -1, np.int64)
 
 
 def embed_twins(dataset: Dataset, backbone: BackboneLike, device: str) -> EmbedTwins:
-    """What embeds altered images of a dataset."""
+    """Make a function that embeds altered images of a dataset."""
 
     def embed_pairs(rows: Ints, forms: Ints) -> NDArray[np.float32]:
         keys = pa.array(
@@ -302,7 +302,7 @@ def altered_arm(
     first_row: int,
     embed_pairs: EmbedTwins,
 ) -> tuple[TaskRows, NDArray[np.float32]]:
-    """The tasks of ``swaps.without`` with every image that came in altered as the support was.
+    """Return the tasks of ``swaps.without``, where every image that came in is altered as the support was.
 
     Returns
     -------

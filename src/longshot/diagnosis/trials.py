@@ -72,7 +72,7 @@ class Account:
 
     @property
     def sentence(self) -> str:
-        """The account in one sentence."""
+        """Say the account in one sentence."""
         if self.share is None:
             return (
                 f"{self.dataset}: its supports are not shown to be harder than uniform ones, against which they cost "
@@ -166,7 +166,7 @@ class Trial:
 
 
 def check_intervention(intervene: str, backbone: object) -> None:
-    """UserError for a way to intervene that does not exist, or without a backbone to evaluate with."""
+    """Raise UserError for an unknown way to intervene, or for one without a backbone to evaluate with."""
     if intervene not in WAYS_TO_INTERVENE:
         raise UserError(f"{{intervene}} is '{intervene}', but it must be {', '.join(WAYS_TO_INTERVENE)}.")
     if intervene != "none" and backbone is None:
@@ -232,7 +232,7 @@ def try_causes(
 
 
 def suspicions_of(gaps: Gaps, features: Features) -> list[Suspicion]:
-    """Everything that is suspected: attributes, shifts in embedding space, doubtful labels."""
+    """Collect everything that is suspected: attributes, shifts in embedding space, doubtful labels."""
     return [
         *suspect_attributes(gaps, features.offsets),
         *suspect_embeddings(features, gaps.groups),

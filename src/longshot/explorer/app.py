@@ -56,7 +56,7 @@ def build_app(
     framed: bool = False,
     any_address: bool = False,
 ) -> BuiltApp:
-    """The application and what belongs to it."""
+    """Build the application and what belongs to it."""
     site = Site(roots)
     pool = ThreadPoolExecutor(_PICTURE_THREADS, "pictures")
     pool.submit(site.decoders.warm)
@@ -72,7 +72,7 @@ def build_app(
         )
 
     def archive(request: Request) -> Response:
-        """A static copy of a view as a zip archive."""
+        """Return a static copy of a view as a zip archive."""
         text = str(request.query_params.get("pages", PAGES))
         try:
             files = export_files(
@@ -118,7 +118,7 @@ class BuiltApp(NamedTuple):
 
 
 def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
-    """Every address there is."""
+    """List the routes of all addresses."""
 
     def page(path: str, make: Callable[[Request], Page | Response]) -> Route:
         return Route(path, _page_endpoint(site, make))
@@ -157,7 +157,7 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         return Response(data, media_type=kind, headers={"cache-control": _FOREVER})
 
     def live(request: Request) -> Response:
-        """What is running, as JSON; 304 while nothing changes."""
+        """Report what is running, as JSON; 304 while nothing changes."""
         digits = str(request.query_params.get("item", "")).rsplit("-", 1)[-1]
         items = [each for each in site.library.items() if each.sign is not None or each.digits == digits]
         facts = [_live_facts(each) for each in items if not digits or each.digits == digits]
@@ -246,7 +246,7 @@ def _page_endpoint(site: Site, make: Callable[[Request], Page | Response]) -> Ca
 def _table_file(
     site: Site, make: Callable[[Request], Page | Response], request: Request, number: str
 ) -> Response:
-    """One table of a page as a file: the page is made without ``table`` and ``as``."""
+    """Return one table of a page as a file; the page is made without ``table`` and ``as``."""
     kind = str(request.query_params.get("as", "csv"))
     pairs = [pair for pair in request.query_params.multi_items() if pair[0] not in ("table", "as")]
     plain = Request({**request.scope, "query_string": urlencode(pairs).encode()})
@@ -261,7 +261,7 @@ def _table_file(
 
 
 def _sentence(site: Site, sentence: str, status: int) -> HTMLResponse:
-    """A page with one sentence."""
+    """Make a page with one sentence."""
     page = Page("Not here", [made("problem", "", sentence)], crumbs=[("Explorer", "/")])
     return HTMLResponse(site.render(page), status_code=status)
 
@@ -269,7 +269,7 @@ def _sentence(site: Site, sentence: str, status: int) -> HTMLResponse:
 def _picture_route(
     site: Site, pool: ThreadPoolExecutor, path: str, make: Callable[..., tuple[bytes, bool]]
 ) -> Route:
-    """A picture: made in threads of its own, kept by the browser for good where its address says what it is."""
+    """Make the route of a picture, drawn in own threads; browsers keep it if its address fixes the bytes."""
 
     async def endpoint(request: Request) -> Response:
         loop = asyncio.get_running_loop()

@@ -44,7 +44,7 @@ class LruCache:
         self._lock, self._most = threading.Lock(), most
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
-        """What ``make`` gives, made once."""
+        """Return what ``make`` gives, and keep it for later calls with this key."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
@@ -78,7 +78,7 @@ class KeyFinder:
         self._order = pc.sort_indices(self._keys).to_numpy().astype(np.uint32)
 
     def find(self, names: Sequence[str]) -> Ints:
-        """[M] positions; −1 for a key that is not there."""
+        """Find the positions of keys, −1 for one that is not there; [M]."""
         positions = np.full(len(names), -1, np.int64)
         for number, name in enumerate(names):
             at = bisect_left(self._order, name, key=self._key)
@@ -94,7 +94,7 @@ _finders = LruCache(4)
 
 
 def rows_of(dataset: Dataset, keys: Sequence[str]) -> Ints:
-    """[M] rows of keys in a dataset; −1 for an image that is gone from it."""
+    """Find the rows of keys in a dataset, −1 for an image that is gone from it; [M]."""
     # The dataset is kept beside its finder, so that no other can have its id meanwhile.
     _, finder = _finders.get(id(dataset), lambda: (dataset, KeyFinder(dataset.keys)))
     return finder.find(keys)
@@ -114,13 +114,13 @@ class CachedTestbed:
 
     @cached_property
     def asks(self) -> NDArray[np.uint64]:
-        """[T] numbers that are equal where tasks ask the same queries of the same classes, in any testbed."""
+        """Return numbers that are equal where tasks ask the same queries of the same classes; [T]."""
         asks: NDArray[np.uint64] = np.load(self.folder / "asks.npy", allow_pickle=False)
         return asks
 
     @cached_property
     def used(self) -> dict[str, KeyFinder]:
-        """Dataset → where the images in use stand among its digests."""
+        """Map each dataset to a finder of its images in use among its digests."""
         return {name: KeyFinder(self.testbed.keys(name)) for name in self.testbed.datasets}
 
 
@@ -133,7 +133,7 @@ class TestbedCache:
         self._lock = threading.Lock()  # a testbed is read once, whoever asks
 
     def open(self, item: Item) -> CachedTestbed:
-        """The testbed of an item; UserError where its file is gone or was changed."""
+        """Open the testbed of an item; UserError where its file is gone or was changed."""
         checksum = str(item.facts["checksum"])
         with self._lock:
             return self._open.get(checksum, lambda: self._read(checksum, item.path, item.name))
@@ -169,7 +169,7 @@ def _write(testbed: Testbed, folder: Path) -> None:
 
 
 def _asks(testbed: Testbed) -> NDArray[np.uint64]:
-    """The sum over a task's queries of a hash of dataset, class and image, so that their order does not matter."""
+    """Sum a hash of dataset, class and image over each task's queries, so that their order has no effect."""
     queries, labels = testbed.column("query"), testbed.column("query_label")
     classes = testbed.column("classes")
     images = _hashes(dictionary(testbed.table, "query"))[queries.values]

@@ -46,17 +46,17 @@ class Candidate:
 
     @property
     def series(self) -> SeriesColumn:
-        """Its backbone and method."""
+        """Return its backbone and method."""
         return self.bed.series[self.position]
 
     @property
     def id(self) -> str:
-        """As addresses name it: the run's digits and the column."""
+        """Return its name in addresses: the run's digits and the column."""
         return f"{self.run.digits}:{self.series.column}"
 
 
 def candidates(site: Site, content_hash: str, most: int = 40) -> list[Candidate]:
-    """Every series measured on a testbed, newest runs first."""
+    """List every series measured on a testbed, newest runs first."""
     listed = []
     for run in site.library.runs_of(content_hash):
         try:
@@ -70,7 +70,7 @@ def candidates(site: Site, content_hash: str, most: int = 40) -> list[Candidate]
 
 
 def compare_series(site: Site, query: Any) -> Page:
-    """Two series task by task; all pairs where more are named or none."""
+    """Compare two series task by task; show all pairs where more are named or none."""
     item = _testbed_of(site, query)
     every = candidates(site, item.facts["hash"])
     by_id = {each.id: each for each in every}
@@ -127,7 +127,7 @@ PAIRS = (
 
 
 def _testbed_of(site: Site, query: Any) -> Item:
-    """The testbed that an address names, or the first of a run's."""
+    """Return the testbed that an address names, or the first of a run's."""
     if query.get("testbed"):
         return site.item("testbed", str(query["testbed"]))
     if query.get("run"):
@@ -157,7 +157,7 @@ def _other_beds(site: Site, query: Any, item: Item) -> list[tuple[str, str, bool
 
 
 def _difference(a: Candidate, b: Candidate) -> dict[str, Any]:
-    """B minus A on the tasks that both have: mean, interval, wins, ties, losses, p."""
+    """Summarise B minus A on the tasks that both have: mean, interval, wins, ties, losses, p."""
     first, second = a.bed.accuracies(a.position), b.bed.accuracies(b.position)
     size = min(len(first), len(second))
     shared = np.isfinite(first[:size]) & np.isfinite(second[:size])
@@ -187,7 +187,7 @@ def _difference(a: Candidate, b: Candidate) -> dict[str, Any]:
 
 
 def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> list[Section]:
-    """The paired test, the four kinds of queries, the queries in pictures and the tasks, worst disagreement first."""
+    """Show the paired test, the four kinds of queries in pictures, and the tasks, worst difference first."""
     cached = site.testbed(item)
     key = (site.index(a.run).stamp, site.index(b.run).stamp, item.facts["hash"], a.id, b.id)
     compared: SideBySide | None = None
@@ -205,7 +205,7 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
         return (*fixed, ("kind", kind), *((("shown", str(page)),) if page > 1 else ()))
 
     def link(page: int, kind: str = kind) -> str:
-        """This page with another kind of queries or other pictures; the list below stays as it is."""
+        """Link to this page with another kind of queries or other pictures; the list below stays as it is."""
         return replace(state, fixed=chosen_queries(kind, page)).url()
 
     context: dict[str, Any] = {
@@ -247,7 +247,7 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
 
 
 def compared_table(site: Site, query: Any) -> ListPage:
-    """The list of a comparison, for a download."""
+    """Return the list of a comparison, for a download."""
     for section in compare_series(site, query).sections:
         if section.template == "task_list":
             listed: ListPage = section.context["list"]
@@ -256,7 +256,7 @@ def compared_table(site: Site, query: Any) -> ListPage:
 
 
 def _slice_of(compared: SideBySide, kind: str, tasks: Any, start: int, size: int) -> list[tuple[int, int]]:
-    """Some queries of a kind: those of the tasks with most of them first."""
+    """Select some queries of a kind: those of the tasks with most of them first."""
     counts = compared.counts[kind].to_numpy()[np.searchsorted(compared.tasks, tasks)]
     ends = np.cumsum(counts)
     first = int(np.searchsorted(ends, start, side="right"))
@@ -270,7 +270,7 @@ _matrices = LruCache()
 
 
 def confusion(site: Site, run: Item, query: Any) -> Page:
-    """The heat map of a series, and behind each square its queries in pictures."""
+    """Show the heat map of a series, and behind each square its queries in pictures."""
     index = site.index(run)
     bed = choose_bed(index, query)
     series = choose_series(bed, str(query.get("series", "")))
@@ -369,7 +369,7 @@ def _confused(
     base: Any,
     labels: dict[tuple[str, str], str],
 ) -> Section:
-    """The queries behind one square, in pictures."""
+    """Show the queries behind one square, in pictures."""
     true, predicted = str(query["true"]), str(query["predicted"])
     dataset = str(query.get("of", "")) or next((key[0] for key in labels if key[1] == true), "")
     flat = bed.answers(series)

@@ -28,7 +28,7 @@ BRANCHES = 250  # of the tree
 
 
 def dataset_frame(item: Item, dataset: Dataset, here: str, sections: list[Section]) -> Page:
-    """The page of a dataset around some sections."""
+    """Make the page of a dataset around some sections."""
     names = {"Classes": "", "Images": "images"}
     names |= {} if dataset.taxonomy is None else {"Taxonomy": "taxonomy"}
     names |= {} if dataset.attributes is None else {"Attributes": "attributes"}
@@ -39,12 +39,12 @@ def dataset_frame(item: Item, dataset: Dataset, here: str, sections: list[Sectio
 
 
 def open_item(site: Site, item: Item) -> Dataset:
-    """The dataset of an item."""
+    """Open the dataset of an item."""
     return site.opened(str(item.facts["source"]), item.name)
 
 
 def dataset_classes(site: Site, item: Item, query: Any) -> Page:
-    """Every class with its first picture, its number of images and its split; ``q`` searches, ``sort`` orders."""
+    """Show every class with its first picture, size and split; ``q`` searches, ``sort`` orders."""
     dataset = open_item(site, item)
     labels = class_labels(dataset)
     split_of = {name: split for split, members in dataset.splits.items() for name in members}
@@ -98,7 +98,7 @@ def dataset_classes(site: Site, item: Item, query: Any) -> Page:
 
 
 def dataset_images(site: Site, item: Item, query: Any) -> Page:
-    """The images of a class or of all, chosen by a rule over their attributes."""
+    """Show the images of a class or of all, chosen by a rule over their attributes."""
     dataset = open_item(site, item)
     rows, name, where, notices = _chosen(dataset, query)
     carried = [pair for pair in (("class", name), ("where", where)) if pair[1]]
@@ -137,7 +137,7 @@ def dataset_images(site: Site, item: Item, query: Any) -> Page:
 
 
 def _chosen(dataset: Dataset, query: Any) -> tuple[Ints, str, str, list[str]]:
-    """The rows that an address chooses by class and rule, both as they stand there, and what is wrong with the rule."""
+    """Select rows by the class and rule of an address; also return both, and what is wrong with the rule."""
     name, where = str(query.get("class", "")), str(query.get("where", "")).strip()[:2000]
     rows = np.arange(len(dataset))
     if name:
@@ -152,7 +152,7 @@ def _chosen(dataset: Dataset, query: Any) -> tuple[Ints, str, str, list[str]]:
 
 
 def dataset_image(site: Site, item: Item, row: int, query: Any) -> Page:
-    """One image with all that is known of it."""
+    """Show one image with all that is known of it."""
     dataset = open_item(site, item)
     if not 0 <= row < len(dataset):
         raise NotThere(f"{item.name} has images 0 to {len(dataset) - 1:,}, and there is no number {row}.")
@@ -190,7 +190,7 @@ def dataset_image(site: Site, item: Item, row: int, query: Any) -> Page:
 
 
 def dataset_taxonomy(site: Site, item: Item) -> Page:
-    """The tree above the classes."""
+    """Show the tree above the classes."""
     from longshot.data import display_tree
 
     dataset = open_item(site, item)
@@ -207,7 +207,7 @@ def dataset_taxonomy(site: Site, item: Item) -> Page:
 
 
 def tree_context(root: Branch, url: Callable[[str], str], noun: str, most: int = BRANCHES) -> dict[str, Any]:
-    """A tree as its template takes it: so many nodes at ``most``, open near the root.
+    """Prepare a tree for its template: at most ``most`` nodes, open near the root.
 
     ``url`` is the address of a leaf's node, ``noun`` what is counted.
     """
@@ -234,7 +234,7 @@ def tree_context(root: Branch, url: Callable[[str], str], noun: str, most: int =
 
 
 def dataset_facts(site: Site, item: Item) -> Page:
-    """Everything that ``show_dataset`` says, and the odd images and copies in pictures."""
+    """Show everything that ``show_dataset`` says, and the odd images and copies in pictures."""
     dataset = open_item(site, item)
     job = {"kind": "sheet", "path": str(item.facts["source"]), "fingerprint": dataset.fingerprint}
     seen = site.plot_worker.sections(job)
@@ -257,7 +257,7 @@ def dataset_facts(site: Site, item: Item) -> Page:
 
 
 def dataset_suspects(site: Site, item: Item, query: Any) -> Page:
-    """Images whose label looks wrong by the features in the cache."""
+    """Show images whose label looks wrong by the features in the cache."""
     dataset = open_item(site, item)
     job = {"kind": "suspects", "path": str(item.facts["source"]), "fingerprint": dataset.fingerprint}
     judged = site.plot_worker.sections(job)
@@ -290,7 +290,7 @@ def dataset_suspects(site: Site, item: Item, query: Any) -> Page:
 
 
 def example_rule(dataset: Dataset) -> str:
-    """A rule over the attributes of a dataset that has a meaning."""
+    """Suggest a rule that has a meaning for the attributes of a dataset."""
     if dataset.attributes is None or not dataset.attributes.num_columns:
         return ""
     numeric = [
@@ -302,13 +302,13 @@ def example_rule(dataset: Dataset) -> str:
 
 
 def page_of(query: Any, total: int, size: int) -> tuple[int, int]:
-    """The page that an address names, no later than the last, and the number of what comes before it."""
+    """Return the page that an address names, at most the last, and the number of entries before it."""
     page = min(page_number(query), max(1, -(-total // size)))
     return page, (page - 1) * size
 
 
 def pager_of(link: Any, page: int, start: int, shown: int, total: int, noun: str) -> dict[str, Any]:
-    """What the line with the pages shows; ``link(page=…)`` is the address of one."""
+    """Describe the line with the pages; ``link(page=…)`` is the address of one."""
     return {
         "first": start + 1 if shown else 0,
         "last": start + shown,
@@ -325,7 +325,7 @@ _PANELS = 15  # of a page
 
 
 def dataset_attributes(site: Site, item: Item, query: Any) -> Page:
-    """Each attribute as a histogram; a bar leads to its images."""
+    """Show each attribute as a histogram; a bar leads to its images."""
     dataset = open_item(site, item)
     table = dataset.attributes if dataset.attributes is not None else pa.table({})
     page, start = page_of(query, table.num_columns, _PANELS)
@@ -346,7 +346,7 @@ def dataset_attributes(site: Site, item: Item, query: Any) -> Page:
 
 
 def _panel(name: str, column: Any, item: Item) -> dict[str, Any]:
-    """The histogram of one attribute; every bar with the rule that it stands for."""
+    """Describe the histogram of one attribute; every bar has the rule that it stands for."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     quoted = name if name.replace("_", "").replace("-", "").isalnum() else f'"{name}"'
@@ -375,7 +375,7 @@ def _panel(name: str, column: Any, item: Item) -> dict[str, Any]:
 
 
 def _ranges(column: Any, quoted: str) -> list[tuple[str, int, str]]:
-    """Numbers in a few ranges, each with its rule."""
+    """Divide numbers into a few ranges, each with its rule."""
     values = pc.drop_null(column).cast(pa.float64()).to_numpy()
     values = values[np.isfinite(values)]
     if pa.types.is_integer(column.type):

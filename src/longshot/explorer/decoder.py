@@ -42,7 +42,7 @@ def receive(pipe: IO[bytes]) -> tuple[dict[str, Any], list[bytes]] | None:
 
 
 def sheet(images: list[bytes], side: int, columns: int, square: bool) -> tuple[bytes, list[str]]:
-    """One JPEG with a tile per image (``square``), or one image scaled to fit; and what is wrong with each.
+    """Draw one JPEG with a tile per image (``square``) or one scaled image; list what is wrong with each.
 
     JPEG is written in a tenth of the time that WebP takes, which is most of what a page of small pictures costs.
     """
@@ -91,7 +91,7 @@ def sheet(images: list[bytes], side: int, columns: int, square: bool) -> tuple[b
 
 
 def _enough(width: int, height: int, side: int, square: bool) -> tuple[int, int]:
-    """The size below which an image would look coarse: twice what is shown of it."""
+    """Return the size below which an image would look coarse: twice what is shown of it."""
     scale = 2 * side / max(1, min(width, height) if square else max(width, height))
     return (width, height) if scale >= 1 else (round(scale * width), round(scale * height))
 
@@ -103,7 +103,7 @@ def _blank(side: int) -> Any:
 
 
 def limit() -> None:
-    """Little memory, no files to write, no core."""
+    """Limit this process: little memory, no files to write, no core dump."""
     from PIL import Image, ImageDraw, ImageOps  # noqa: F401  read now, not while somebody waits for a picture
 
     from longshot.data import decode_reduced  # noqa: F401

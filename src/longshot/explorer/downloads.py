@@ -29,7 +29,7 @@ _TYPES = {
 def or_file(
     page: Callable[..., Page], file: Callable[..., Response]
 ) -> Callable[[Site, Item, Any], Page | Response]:
-    """The page, or with ``as=…`` in the address what it shows as a file."""
+    """Make a view that gives the page, or with ``as=…`` in the address what it shows as a file."""
 
     def show(site: Site, item: Item, query: Any) -> Page | Response:
         kind = str(query.get("as", ""))
@@ -41,7 +41,7 @@ def or_file(
 
 
 def attachment(data: bytes, name: str, kind: str) -> Response:
-    """A file to save; never shown in the browser."""
+    """Return a file to save; browsers never show it."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80].strip("-") or "longshot"
     ending = "parquet" if kind == "testbed" else kind
     headers = {"content-disposition": f'attachment; filename="{plain}.{ending}"', "cache-control": "no-store"}
@@ -49,7 +49,7 @@ def attachment(data: bytes, name: str, kind: str) -> Response:
 
 
 def run_tasks_file(site: Site, run: Item, query: Any, kind: str) -> Response:
-    """The list of a run as a file: every row that the filter leaves, in the order of the list."""
+    """Return the list of a run as a file: every row that the filter leaves, in the order of the list."""
     from longshot.explorer.run_views import choose_bed, list_state
 
     bed = choose_bed(site.index(run), query)
@@ -60,7 +60,7 @@ def run_tasks_file(site: Site, run: Item, query: Any, kind: str) -> Response:
 
 
 def testbed_tasks_file(site: Site, item: Item, query: Any, kind: str) -> Response:
-    """The list of a testbed as a file."""
+    """Return the list of a testbed as a file."""
     from longshot.explorer.testbed_views import tasks_with
 
     state = ListState.read(f"{item.url}/tasks", query, fixed=("class",))
@@ -69,7 +69,7 @@ def testbed_tasks_file(site: Site, item: Item, query: Any, kind: str) -> Respons
 
 
 def testbed_classes_file(site: Site, item: Item, query: Any, kind: str) -> Response:
-    """The class balance of a testbed as a file."""
+    """Return the class balance of a testbed as a file."""
     from longshot.explorer.testbed_views import classes_table
 
     if kind not in ("csv", "parquet", "json"):
@@ -95,7 +95,7 @@ def _tasks(
 
 
 def _testbed_bytes(site: Site, item: Item, tasks: Any, where: str) -> bytes:
-    """The file of a testbed with these tasks, numbered anew in the order of the testbed they come from."""
+    """Write the file of a testbed with these tasks, renumbered in the order of their testbed."""
     import tempfile
 
     import numpy as np
@@ -118,7 +118,7 @@ def _testbed_bytes(site: Site, item: Item, tasks: Any, where: str) -> bytes:
 
 
 def run_plot_file(site: Site, run: Item, query: Any, kind: str) -> Response:
-    """The plot as SVG with colours of its own."""
+    """Return the plot as SVG with colours of its own."""
     from longshot.explorer.run_views import run_plot
 
     page = run_plot(site, run, query)
@@ -135,7 +135,7 @@ def run_plot_file(site: Site, run: Item, query: Any, kind: str) -> Response:
 
 
 def comparison(site: Site, query: Any) -> Page | Response:
-    """A comparison as a page, or its tasks as a file."""
+    """Show a comparison as a page, or return its tasks as a file."""
     from longshot.explorer.compare_views import compare_series, compared_table
 
     kind = str(query.get("as", ""))

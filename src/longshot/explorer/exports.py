@@ -27,7 +27,7 @@ _ENDINGS = {"image/jpeg": ".jpg", "text/css": ".css", "text/javascript": ".js", 
 
 
 def export_files(app: App, view: str, pages: int = PAGES) -> dict[str, bytes]:
-    """The files of a static copy: name → content; ``index.html`` is the view.
+    """Collect the files of a static copy: name → content; ``index.html`` is the view.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def export_folder(app: App, view: str, out: Path, pages: int = PAGES) -> Path:
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
-    """Files as one archive."""
+    """Pack files into one archive."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
@@ -106,7 +106,7 @@ class _Copy:
         return self.files
 
     def _page(self, link: str, waiting: list[str], follow: bool) -> str | None:
-        """The file of a page that is copied too; None for one that is not."""
+        """Return the file of a page that is copied too; None for one that is not."""
         link = link.split("#", 1)[0]
         path = urlsplit(link).path
         if link in self.names:
@@ -129,7 +129,7 @@ class _Copy:
         return self.assets[link]
 
     async def _get(self, address: str) -> tuple[int, str, bytes]:
-        """Status, type and body of an address, asked without a network."""
+        """Request an address without a network; return status, type and body."""
         path, _, query = address.partition("?")
         scope: dict[str, Any] = {"type": "http", "method": "GET", "headers": [(b"host", b"export")]}
         scope |= {"path": path, "query_string": query.encode("utf-8", "replace")}

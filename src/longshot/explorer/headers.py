@@ -41,7 +41,7 @@ class HeaderMemory:
                 self._near[where] = (time, size, json.loads(facts))
 
     def read(self, path: Path, reader: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-        """What ``reader`` says of the file, called only where the file has changed; ``problem`` where it cannot."""
+        """Return what ``reader`` says of a file, cached until it changes; ``problem`` if it fails."""
         try:
             stat = path.stat()
         except OSError as error:
@@ -70,7 +70,7 @@ class HeaderMemory:
 
 
 def run_header(path: Path) -> dict[str, Any]:
-    """What a run's run.json says; UserError for a damaged one."""
+    """Read the facts of a run from its run.json; UserError for a damaged one."""
     from longshot.evaluation import read_run
 
     run = read_run(path.parent)
@@ -88,7 +88,7 @@ def run_header(path: Path) -> dict[str, Any]:
 
 
 def testbed_header(path: Path) -> dict[str, Any]:
-    """What a Parquet file says of its tasks; ``kind`` is "other" where it is no testbed."""
+    """Read what a Parquet file says of its tasks; ``kind`` is "other" where it is no testbed."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -114,7 +114,7 @@ def testbed_header(path: Path) -> dict[str, Any]:
 
 
 def training_header(path: Path) -> dict[str, Any]:
-    """What training.json says."""
+    """Read the facts of a training from training.json."""
     record = json.loads(path.read_text(encoding="utf-8"))
     settings = record["settings"]
     return {
@@ -124,7 +124,7 @@ def training_header(path: Path) -> dict[str, Any]:
 
 
 def checkpoint_header(path: Path) -> dict[str, Any]:
-    """Whether a training is over, from the head of its checkpoint; no tensor is read."""
+    """Read from the head of a checkpoint whether the training is over; no tensor is read."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if not 0 < size <= _LONGEST:
@@ -135,7 +135,7 @@ def checkpoint_header(path: Path) -> dict[str, Any]:
 
 
 def plain_header(*names: str) -> Callable[[Path], dict[str, Any]]:
-    """A reader that takes some entries of a JSON object."""
+    """Make a reader that takes some entries of a JSON object."""
 
     def read(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -145,7 +145,7 @@ def plain_header(*names: str) -> Callable[[Path], dict[str, Any]]:
 
 
 def board_header(path: Path) -> dict[str, Any]:
-    """What a leaderboard is about."""
+    """Read what a leaderboard is about."""
     from longshot.publish import Leaderboard
 
     board = read_json(Leaderboard, path, "The leaderboard")

@@ -32,7 +32,7 @@ class Card:
 
 
 def home(site: Site, query: Any) -> Page:
-    """Everything, newest first; ``q`` searches names, ``kind`` and ``state`` choose, ``page`` counts from 1."""
+    """Show all, newest first; ``q`` searches names, ``kind`` and ``state`` choose, ``page`` is from 1."""
     items = site.library.items()
     words = str(query.get("q", ""))[:200].strip()
     kind = str(query.get("kind", ""))
@@ -85,7 +85,7 @@ def _matches(item: Item, words: str, kind: str, state: str) -> bool:
 
 
 def card(item: Item, now: float) -> Card:
-    """An item with a line of facts."""
+    """Describe an item by a line of facts."""
     return Card(item, " · ".join(_facts(item)), max(0.0, now - item.changed) if item.changed else -1.0)
 
 
@@ -165,7 +165,7 @@ def board_order(data: ReportData, entries: Estimates) -> list[int]:
 
 
 def suite_board(site: Site, item: Item) -> Page:
-    """The leaderboard file of a suite: everybody's entries."""
+    """Show the leaderboard file of a suite: everybody's entries."""
     from longshot.publish import BenchCard, read_board
 
     try:
@@ -183,7 +183,7 @@ def suite_board(site: Site, item: Item) -> Page:
 
 
 def suite(site: Site, item: Item) -> Page:
-    """A suite: its testbeds, each with its own leaderboard over all runs that are shown."""
+    """Show a suite: its testbeds, each with its own leaderboard over all runs that are shown."""
     beds = {str(bed["name"]): str(bed["content_hash"]) for bed in item.facts.get("testbeds") or ()}
     methods = ", ".join(map(str, item.facts.get("methods") or ()))
     facts = [("about", str(item.facts.get("about") or "")), ("methods", methods), ("folder", item.folder)]
@@ -220,7 +220,7 @@ def everybody(site: Site, beds: dict[str, str]) -> Section:
 
 
 def bed_section(site: Site, beds: dict[str, str]) -> Section:
-    """The testbeds of a suite or a release, each with its page and its leaderboard."""
+    """List the testbeds of a suite or a release, each with its page and its leaderboard."""
     rows = []
     for name, content_hash in beds.items():
         item = site.testbed_item(content_hash)

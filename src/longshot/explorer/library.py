@@ -62,22 +62,22 @@ class Item:
 
     @property
     def problem(self) -> str:
-        """Why it cannot be shown; empty where it can."""
+        """Tell why it cannot be shown; empty where it can."""
         return str(self.facts.get("problem", ""))
 
     @property
     def digits(self) -> str:
-        """What tells it apart from all others."""
+        """Return the digits that tell it apart from all others."""
         return self.id.rsplit("-", 1)[-1]
 
     @property
     def url(self) -> str:
-        """Its page."""
+        """Return the address of its page."""
         return f"/{self.kind}/{self.id}"
 
 
 def slug(name: str, *identity: str) -> str:
-    """A readable id: the name in plain letters, and ten digits that tell apart what is called alike.
+    """Make a readable id: the name in plain letters, and ten digits that tell equal names apart.
 
     >>> slug("My Run!", "/data/my run")
     'my-run-7b70a9bd76'
@@ -119,7 +119,7 @@ class Library:
         self._looking = threading.Event()
 
     def items(self, *, fresh: bool = False) -> list[Item]:
-        """All there is, newest first; at most a few seconds old unless ``fresh``."""
+        """List all items, newest first; at most a few seconds old unless ``fresh``."""
         age = time.monotonic() - self._looked
         if fresh or not self._looked:
             self.look()
@@ -148,7 +148,7 @@ class Library:
                 self._looking.clear()
 
     def find(self, kind: str, identity: str) -> Item | None:
-        """The item with this id; looked for again where it is not known yet."""
+        """Find the item with this id; scan again where it is not known yet."""
         digits = identity.rsplit("-", 1)[-1]  # the words before may change with the name
         item = self._items.get(digits)
         if item is None:
@@ -157,12 +157,12 @@ class Library:
         return item if item is not None and item.kind == kind else None
 
     def testbeds(self, content_hash: str) -> list[Item]:
-        """The files that hold this testbed, those of their own before copies in runs."""
+        """List the files that hold this testbed, those of their own before copies in runs."""
         held = [each for each in self._items.values() if each.kind == "testbed"]
         return [each for each in held if each.facts.get("hash") == content_hash]
 
     def runs_of(self, content_hash: str) -> list[Item]:
-        """The runs that were measured on this testbed, newest first."""
+        """List the runs that were measured on this testbed, newest first."""
         runs = [each for each in self.items() if each.kind == "run"]
         return [each for each in runs if content_hash in each.facts.get("testbeds", {})]
 
@@ -268,7 +268,7 @@ class Library:
 
 
 def inner_file(folder: Path, *names: str) -> Path | None:
-    """A file inside the folder of an item; None where there is none, or a link on the way leads out of the folder.
+    """Find a file inside the folder of an item; None if it is missing or a link leads out of the folder.
 
     A folder that somebody sent may hold a link to any file of this machine: it is not to be shown.
     """
@@ -280,7 +280,7 @@ def inner_file(folder: Path, *names: str) -> Path | None:
 
 
 def _known_datasets() -> list[Item]:
-    """What the registry remembers, and toybox."""
+    """List the datasets of the registry, and toybox."""
     from longshot.base import UserError
     from longshot.data import list_datasets
 
@@ -319,7 +319,7 @@ def _time_of(path: Path) -> float:
 
 
 def _shown(folder: Path, root: Path) -> str:
-    """A folder as the reader knows it: from the name of the root on."""
+    """Write a folder as the reader knows it: from the name of the root on."""
     try:
         inner = folder.relative_to(root)
     except ValueError:
@@ -328,6 +328,6 @@ def _shown(folder: Path, root: Path) -> str:
 
 
 def _clean(text: str) -> str:
-    """A name without control characters, and not longer than a page can bear; bytes that are no text are spelt out."""
+    """Clean a name: cut it, replace control characters, and spell out bytes that are no text."""
     plain = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in plain)[:300]

@@ -33,7 +33,7 @@ class ListState:
 
     @classmethod
     def read(cls, path: str, query: Any, fixed: Sequence[str] = ()) -> ListState:
-        """The state that an address holds; what has no meaning is left out."""
+        """Read the state that an address holds; what has no meaning is left out."""
         return cls(
             path=path,
             where=str(query.get("where", "")).strip()[:_LONGEST],
@@ -54,12 +54,12 @@ class ListState:
         return pairs
 
     def url(self, **changes: Any) -> str:
-        """The address with some of it changed."""
+        """Return the address with some of it changed."""
         return address(changes.pop("path", self.path), self.parameters(**changes))
 
 
 def page_number(query: Any, name: str = "page") -> int:
-    """The number that an address gives a page by, from 1; 1 where it gives none that has a meaning.
+    """Read the number of a page, from 1, in an address; 1 where it gives none that has a meaning.
 
     >>> page_number({"page": "3"}), page_number({"page": "-3"}), page_number({}, "shown")
     (3, 1, 1)
@@ -69,7 +69,7 @@ def page_number(query: Any, name: str = "page") -> int:
 
 
 def address(path: str, parameters: Sequence[tuple[str, str]]) -> str:
-    """A path with parameters, readable: commas, slashes and colons stay as they are.
+    """Join a path and parameters into a readable address: commas, slashes and colons stay as they are.
 
     >>> address("/run/a", [("where", "way > 3"), ("sort", "-accuracy")])
     '/run/a?where=way+%3E+3&sort=-accuracy'
@@ -108,17 +108,17 @@ class ListPage:
 
     @property
     def previous(self) -> str | None:
-        """The page before, if any."""
+        """Return the address of the page before, if any."""
         return self.state.url(page=self.state.page - 1) if self.state.page > 1 else None
 
     @property
     def next(self) -> str | None:
-        """The page after, if any."""
+        """Return the address of the page after, if any."""
         return self.state.url(page=self.state.page + 1) if self.state.page < self.pages else None
 
 
 def select(table: pa.Table, where: str, noun: str = "task", example: str = "") -> tuple[Ints, str]:
-    """The rows that fulfil a filter, and what is wrong with it; all rows where it cannot be used."""
+    """Select the rows that fulfil a filter; all rows, and what is wrong, where it cannot be used."""
     if not where:
         return np.arange(table.num_rows), ""
     try:
@@ -130,7 +130,7 @@ def select(table: pa.Table, where: str, noun: str = "task", example: str = "") -
 
 
 def order(table: pa.Table, rows: Ints, sort: str) -> Ints:
-    """The rows in the order of ``sort``; NaN and nothing come last either way, equals by their place in the table."""
+    """Sort rows by ``sort``; NaN and nothing come last either way, equals by their place in the table."""
     name = sort.lstrip("-")
     if name not in table.column_names:
         return rows
@@ -146,7 +146,7 @@ _ordered = LruCache(24)  # orders of lists: the next page and the neighbours of 
 
 
 def ordered_rows(table: pa.Table, where: str, sort: str, noun: str = "task") -> tuple[Ints, str]:
-    """The rows that a filter leaves in the order of ``sort``, and what is wrong with the filter."""
+    """Return the rows that a filter leaves, in the order of ``sort``, and what is wrong with the filter."""
 
     def make() -> tuple[pa.Table, Ints, str]:
         rows, problem = select(table, where, noun)
@@ -163,7 +163,7 @@ def make_page(
     noun: str = "task",
     defaults: Sequence[str] = (),
 ) -> ListPage:
-    """One page of the list."""
+    """Make one page of the list."""
     rows, problem = ordered_rows(table, state.where, state.sort or default_sort, noun)
     names = [name for name in state.columns if name in table.column_names]
     names = names or [name for name in defaults if name in table.column_names][:DEFAULT_COLUMNS]
@@ -201,7 +201,7 @@ def make_page(
 def task_link(
     path: str | None, carried: Sequence[tuple[str, str]]
 ) -> Callable[[str, Mapping[str, Any]], str]:
-    """Where the cells of a list of tasks lead: the number of a task to its page."""
+    """Make the links of a list of tasks: the number of a task leads to its page."""
 
     def link(name: str, row: Mapping[str, Any]) -> str:
         return address(f"{path}/{row['task']}", carried) if path and name == "task" else ""
@@ -212,7 +212,7 @@ def task_link(
 def neighbours(
     table: pa.Table, state: ListState, task: int, default_sort: str = ""
 ) -> tuple[int | None, int | None, int, int]:
-    """The tasks before and after ``task`` in the order of the list, its place in it (from 1) and their number."""
+    """Find the tasks before and after ``task`` in the list, its place in it (from 1) and their number."""
     rows, _ = ordered_rows(table, state.where, state.sort or default_sort)
     tasks = table["task"].to_numpy()[rows]
     places = np.flatnonzero(tasks == task)
@@ -244,7 +244,7 @@ def cell_text(value: Any, name: str = "") -> str:
 
 
 def is_share(name: str) -> bool:
-    """Whether a column holds shares in 0 … 1, which are shown in per cent."""
+    """Tell whether a column holds shares in 0 … 1, which are shown in per cent."""
     return name in _SHARES or ("@" in name and not name.startswith(("loss:", "seconds:")))
 
 

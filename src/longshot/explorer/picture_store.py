@@ -54,7 +54,7 @@ class Decoders:
     def sheet(
         self, images: Sequence[bytes], *, side: int, columns: int, square: bool
     ) -> tuple[bytes, list[str]]:
-        """One JPEG of all images, and a problem for each that has one.
+        """Draw one JPEG of all images, and report a problem for each that has one.
 
         An image that takes the process down is found by trying each alone; the others are shown.
         """
@@ -84,7 +84,7 @@ class Decoders:
             self._end(process)
 
     def _ask(self, facts: dict[str, Any], images: list[bytes]) -> tuple[bytes, list[str]] | None:
-        """None where the process died, hung or ran out of memory."""
+        """Ask the process for a sheet; None where it died, hung or ran out of memory."""
         if self._closed:
             raise UserError("The explorer is being closed.")
         process = self._free.get()
@@ -145,7 +145,7 @@ class ImageRequest:
 
 
 def picture_address(parts: Any) -> str:
-    """The address of a picture: a digest of what decides it.
+    """Make the address of a picture: a digest of what decides it.
 
     >>> len(picture_address(["a", 1]))
     20
@@ -154,7 +154,7 @@ def picture_address(parts: Any) -> str:
 
 
 def sprite_style(url: str) -> str:
-    """A sprite for the tiles inside an element, as its style.
+    """Write the style of an element whose tiles come from this sprite.
 
     >>> sprite_style("/a.jpg")
     "--sprite:url('/a.jpg')"
@@ -171,7 +171,7 @@ class PictureStore:
         self._lock = threading.Lock()
 
     def get(self, name: str, make: Callable[[], tuple[bytes, bool]]) -> tuple[bytes, bool]:
-        """The picture with this address; ``make`` gives it and whether it may be kept."""
+        """Return the picture with this address; ``make`` gives it and whether it may be kept."""
         path = self._base / name[:2] / f"{name}.jpg"
         with contextlib.suppress(OSError):
             return path.read_bytes(), True
@@ -191,7 +191,7 @@ class PictureStore:
     def tiles(
         self, images: Sequence[ImageRequest], *, side: int = TILE, columns: int = COLUMNS
     ) -> tuple[bytes, bool]:
-        """A sprite of the images, and whether every one is what it should be."""
+        """Draw a sprite of the images, and tell whether every one is what it should be."""
         loaded = [read_image(image) for image in images]
         picture, problems = self.decoders.sheet(
             [data for data, _ in loaded], side=side, columns=columns, square=True
@@ -199,14 +199,14 @@ class PictureStore:
         return picture, all(good for _, good in loaded) and not any(problems)
 
     def single(self, image: ImageRequest, side: int = LARGE) -> tuple[bytes, bool]:
-        """One image, scaled to fit."""
+        """Draw one image, scaled to fit."""
         data, good = read_image(image)
         picture, problems = self.decoders.sheet([data], side=side, columns=1, square=False)
         return picture, good and not problems[0]
 
 
 def read_image(image: ImageRequest) -> tuple[bytes, bool]:
-    """The bytes of an image and whether they are as expected; empty where they are gone, too many or others."""
+    """Read an image and tell whether its bytes are as expected; empty if they are gone, too many or wrong."""
     from longshot.data import FileStore, ZipStore, encoded_of, innermost, pixel_hash
 
     if image.row < 0:
@@ -231,7 +231,7 @@ def read_image(image: ImageRequest) -> tuple[bytes, bool]:
 
 
 def _as_png(image: ImageRequest) -> bytes:
-    """Pixels that are stored as an array, as a file that the decoder reads; no foreign decoder is involved."""
+    """Convert pixels that are stored as an array to PNG for the decoder; no foreign decoder is involved."""
     import io
 
     buffer = io.BytesIO()

@@ -51,7 +51,7 @@ class PlotWorker:
         self._latest: dict[str, list[dict[str, Any]]] = {}
 
     def ready(self, job: dict[str, Any]) -> list[dict[str, Any]] | None:
-        """The sections of a job where they are made; None where they are not."""
+        """Return the sections of a job if they are made; None otherwise."""
         path = self._path(job)
         try:
             sections: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ class PlotWorker:
     def sections(
         self, job: dict[str, Any], wait: float = WAIT, *, of: str = ""
     ) -> list[dict[str, Any]] | None:
-        """The sections; None where they are not made after ``wait`` seconds.
+        """Return the sections; None where they are not made after ``wait`` seconds.
 
         ``of`` names what changes while it is shown, as a training: until the new ones are made, there are the last.
         """
@@ -131,7 +131,7 @@ def _problem(sentence: str) -> dict[str, Any]:
 
 
 def _facts(name: str, rows: list[Any], heading: str = "") -> list[dict[str, Any]]:
-    """A section that is rows, for a page to show."""
+    """Make a section of rows, for a page to show."""
     return [{"name": name, "heading": heading, "html": "", "problem": "", "rows": rows}]
 
 
@@ -147,7 +147,7 @@ class RunLinks:
     def tasks(
         self, bed: Any, series: Any, dataset: str | None = None, coarsity: tuple[float, float] | None = None
     ) -> str:
-        """The tasks behind a mean: those of a testbed (or of its name), by the accuracy of a series.
+        """Link to the tasks behind a mean: those of a testbed (or its name), by the accuracy of a series.
 
         ``dataset`` and ``coarsity`` (from, to) say of which part of them it is the mean.
         """
@@ -162,7 +162,7 @@ class RunLinks:
         return address(f"/run/{self.run}/tasks", pairs)
 
     def confusion(self, bed: str, series: Any, true: str, predicted: str) -> str:
-        """The queries behind a square of the heat map."""
+        """Link to the queries behind a square of the heat map."""
         from longshot.explorer.listing import address
 
         pairs = [
@@ -175,7 +175,7 @@ class RunLinks:
 
 
 def run_sections(path: str, run: str) -> list[dict[str, Any]]:
-    """The report's sections of a run, without pictures: those have pages of their own."""
+    """Make the report's sections of a run, without pictures: those have pages of their own."""
     from longshot.reports import SECTIONS, make_request, read_runs
 
     request = make_request(read_runs(path))
@@ -184,7 +184,7 @@ def run_sections(path: str, run: str) -> list[dict[str, Any]]:
 
 
 def testbed_sections(path: str) -> list[dict[str, Any]]:
-    """Where a testbed comes from, and its histograms."""
+    """Show where a testbed comes from, and its histograms."""
     from longshot.reports import testbed_sections
     from longshot.tasks import Testbed, describe
 
@@ -193,14 +193,14 @@ def testbed_sections(path: str) -> list[dict[str, Any]]:
 
 
 def training_sections(path: str) -> list[dict[str, Any]]:
-    """Learning curves."""
+    """Draw learning curves."""
     from longshot.reports import read_trainings, training_section
 
     return _rendered([training_section(read_trainings([path]))], None)
 
 
 def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
-    """Images whose label looks wrong, by features of this dataset that lie in the cache."""
+    """Find images whose label looks wrong, by features of this dataset that are in the cache."""
     from longshot.base import cache_places
     from longshot.models import Features, suspects_of
 
@@ -236,7 +236,7 @@ def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
 
 
 def dataset_sheet(path: str) -> list[dict[str, Any]]:
-    """The table of a dataset and the images of it to look at."""
+    """Describe a dataset as a table, and pick images of it to look at."""
     from longshot import show_dataset
 
     sheet = show_dataset(path)
@@ -244,13 +244,13 @@ def dataset_sheet(path: str) -> list[dict[str, Any]]:
 
 
 def _repeated(values: NDArray[Any]) -> list[int]:
-    """Rows whose value an earlier row has."""
+    """List the rows whose value an earlier row has."""
     firsts = np.unique(values, return_index=True)[1]
     return [int(row) for row in np.setdiff1d(np.arange(len(values)), firsts)]
 
 
 def verify_release(path: str) -> list[dict[str, Any]]:
-    """What a check of a release says of each file, testbed and source."""
+    """Check each file, testbed and source of a release."""
     from longshot.publish import verify
 
     rows = [{"subject": check.subject, "problem": check.problem} for check in verify(path)]
@@ -258,7 +258,7 @@ def verify_release(path: str) -> list[dict[str, Any]]:
 
 
 def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
-    """What sets the support of tasks apart: of all, or of one where there are too many."""
+    """Explain what sets the support of tasks apart: of all, or of one where there are too many."""
     from longshot.diagnosis import attraction_sentences, explain_testbed, is_measured
     from longshot.tasks import Testbed, open_datasets
 
@@ -288,7 +288,7 @@ def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
 
 
 def draw_episodes(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Two episodes of the shape and classes that a training draws, as rows of its dataset."""
+    """Draw two episodes of the shape and classes that a training draws, as rows of its dataset."""
     import pyarrow as pa
 
     from longshot.data import registry

@@ -38,11 +38,11 @@ class SideBySide:
     offsets: Ints
 
     def totals(self) -> dict[str, int]:
-        """Queries of each kind."""
+        """Count the queries of each kind."""
         return {kind: int((self.kinds == number).sum()) for number, kind in enumerate(KINDS)}
 
     def queries(self, kind: str, tasks: Ints) -> list[tuple[int, int]]:
-        """(task, place) of the queries of a kind in some tasks, in their order."""
+        """List (task, place) of the queries of a kind in some tasks, in their order."""
         wanted_kind = KINDS.index(kind)
         pairs: list[tuple[int, int]] = []
         for task in tasks.tolist():
@@ -82,14 +82,14 @@ def side_by_side(testbed: Testbed, a: NDArray[np.int16], b: NDArray[np.int16]) -
 
 
 def _per_task(mask: Bools, rows: Ragged) -> Ints:
-    """How many of each row are marked."""
+    """Count the marked entries of each row."""
     sums = np.concatenate([[0], np.cumsum(mask)])
     counts: Ints = sums[rows.offsets[1:]] - sums[rows.offsets[:-1]]
     return counts
 
 
 def confusions(testbed: Testbed, bed: BedIndex, series: int) -> Any:
-    """The confusion matrix of a series; None where its answers do not fit the testbed."""
+    """Compute the confusion matrix of a series; None where its answers do not fit the testbed."""
     flat = bed.answers(series)
     labels = testbed.column("query_label")
     if flat is None or len(flat) != len(labels.values):
@@ -103,7 +103,7 @@ def confusions(testbed: Testbed, bed: BedIndex, series: int) -> Any:
 def confused_queries(
     testbed: Testbed, flat: NDArray[np.int16], dataset: str, true: str, predicted: str
 ) -> list[tuple[int, int]]:
-    """(task, place) of the queries of a class that were given to another, in task order."""
+    """List (task, place) of the queries of a class that were given to another, in task order."""
     labels = testbed.column("query_label")
     classes, names = numbered_classes(testbed)
     number_of = {name: number for number, name in enumerate(names)}
@@ -129,7 +129,7 @@ def confused_queries(
 
 
 def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: Ints) -> Floats | None:
-    """The features of some rows of a dataset as the cache has them: of those in use, or of all its images."""
+    """Read the features of some rows from the cache: those of images in use, or of the whole dataset."""
     import json
 
     from longshot.base import cache_places
@@ -158,7 +158,7 @@ def nearest_support(
     base: str,
     carried: list[tuple[str, str]],
 ) -> tuple[list[dict[str, Any]], str]:
-    """The support images that lie nearest to a query by the features of a series; and why there are none."""
+    """Find the support images nearest to a query by the features of a series; or tell why there are none."""
     names = class_names(task.classes, task.labels)
     fingerprint = cached.testbed.datasets[task.dataset]
     for each in every:

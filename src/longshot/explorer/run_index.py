@@ -43,7 +43,7 @@ class BedIndex:
         self.table = open_table(folder / "tasks.arrow")
 
     def answers(self, series: int) -> NDArray[np.int16] | None:
-        """The class predicted for every query, task by task, −1 where there is none; None without the testbed."""
+        """Return the class predicted for every query, task by task (−1: none); None without the testbed."""
         if series not in self._answers:
             path = self._folder / f"answers-{series}.npy"
             if not path.is_file():
@@ -53,7 +53,7 @@ class BedIndex:
 
     @cached_property
     def varied(self) -> list[str]:
-        """The columns about the tasks themselves that are not the same for all."""
+        """List the columns about the tasks themselves that are not the same for all."""
         names = [
             name
             for name in ("dataset", "way", "shot", "queries", "coarsity")
@@ -62,7 +62,7 @@ class BedIndex:
         return [name for name in names if len(self.table[name].combine_chunks().unique().drop_null()) > 1]
 
     def accuracies(self, series: int) -> Floats:
-        """[T] accuracies, NaN where there is no result."""
+        """Return accuracies, NaN where there is no result; [T]."""
         values: Floats = self.table[self.series[series].column].to_numpy()
         return values
 
@@ -85,18 +85,18 @@ class RunIndex:
 
     @property
     def hashes(self) -> list[str]:
-        """Content hashes of its testbeds."""
+        """List the content hashes of its testbeds."""
         return list(self._facts)
 
     def bed(self, content_hash: str) -> BedIndex:
-        """One testbed; KeyError for one that the run has not."""
+        """Return the index of one testbed; KeyError for one that the run has not."""
         if content_hash not in self._beds:
             number, facts = self._facts[content_hash]
             self._beds[content_hash] = BedIndex(self.folder / str(number), facts)
         return self._beds[content_hash]
 
     def beds(self) -> list[BedIndex]:
-        """All testbeds, in the run's order."""
+        """List all testbeds, in the run's order."""
         return [self.bed(content_hash) for content_hash in self._facts]
 
 
@@ -110,7 +110,7 @@ class Indexes:
         self._lock = threading.Lock()
 
     def open(self, run: Path, *, live: bool = False) -> RunIndex:
-        """The index of the run in this folder; of a run that is being written it may be some seconds old."""
+        """Open the index of the run in a folder; while the run is written, it may be some seconds old."""
         stamp = run_stamp(run)
         with self._lock:
             held = self._open.get(run)
@@ -135,7 +135,7 @@ class Indexes:
 
 
 def read_scores(run: Path, units: Sequence[str], task: int) -> Floats | None:
-    """The scores of a task's queries, one behind the other, where the run kept them."""
+    """Read the scores of a task's queries, one behind the other, where the run kept them."""
     for unit in units:
         try:
             file = pq.ParquetFile(part_path(run, unit))
@@ -151,7 +151,7 @@ def read_scores(run: Path, units: Sequence[str], task: int) -> Floats | None:
 
 
 def run_stamp(run: Path) -> str:
-    """A digest of the names, times and sizes of a run's files; UserError where it is gone."""
+    """Digest the names, times and sizes of a run's files; UserError where it is gone."""
     entries: list[tuple[str, int, int]] = []
     try:
         for folder in (run, run / "seconds", run / "testbeds"):

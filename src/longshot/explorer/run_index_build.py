@@ -42,12 +42,12 @@ class SeriesColumn:
 
     @property
     def label(self) -> str:
-        """As in legends."""
+        """Return the label for legends."""
         return f"{self.method} · {self.backbone}"
 
     @property
     def transductive(self) -> bool:
-        """Whether the method looks at all queries of a task together."""
+        """Tell whether the method looks at all queries of a task together."""
         return self.setting == "transductive"
 
 
@@ -105,7 +105,7 @@ def build_index(run: Path, stamp: str, folder: Path) -> None:
 def _build_bed(
     results: Results, content_hash: str, cells: list[dict[str, Any]], folder: Path, notes: list[str]
 ) -> tuple[list[SeriesColumn], str, int]:
-    """The table and the answers of one testbed; also why there are no answers, and the number of rows read."""
+    """Write the table and answers of one testbed; return series, why answers are missing, and rows read."""
     problem, outline = "", None
     copy = testbed_path(results.path, content_hash)
     if copy.is_symlink() or not copy.is_file():
@@ -165,7 +165,7 @@ def _build_bed(
 
 
 def _parts(run: Path, names: Sequence[str], notes: list[str], cell: Mapping[str, Any]) -> pa.Table | None:
-    """The rows of a cell that are there; a damaged part is noted and left out."""
+    """Read the rows of a cell that are there; a damaged part is noted and left out."""
     tables = []
     for unit in cell["units"]:
         if part_path(run, unit).is_symlink():
@@ -182,7 +182,7 @@ def _parts(run: Path, names: Sequence[str], notes: list[str], cell: Mapping[str,
 
 
 def _write_answers(queries: Ragged, part: pa.Table, path: Path) -> bool:
-    """The predictions of a cell as one array over all queries; False where they do not fit the testbed."""
+    """Write the predictions of a cell as one array over all queries; False if they do not fit the testbed."""
     tasks: Ints = part["task"].to_numpy()
     lists = part["prediction"].combine_chunks()
     lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
@@ -197,7 +197,7 @@ def _write_answers(queries: Ragged, part: pa.Table, path: Path) -> bool:
 
 
 def _series(results: Results, cells: list[dict[str, Any]]) -> list[SeriesColumn]:
-    """The series of a testbed, each with a short name that no other has: method, ``@``, backbone."""
+    """List the series of a testbed, each with a short name of its own: method, ``@``, backbone."""
     shorts: dict[str, int] = {}
     series = []
     for cell in cells:
@@ -226,13 +226,13 @@ def _method(call: str) -> str:
 
 
 def _word(text: str) -> str:
-    """A name that a filter can mention without quotes."""
+    """Turn text into a name that a filter can mention without quotes."""
     plain = "".join(letter if letter.isalnum() or letter in "-_./+" else "-" for letter in text)
     return plain.strip("-")[-40:] or "unnamed"
 
 
 def task_columns(table: pa.Table) -> dict[str, Any]:
-    """What a list of tasks shows of each row of a testbed's table: dataset, way, shot, queries, what was measured."""
+    """Extract the columns for a list of tasks: dataset, way, shot, queries, what was measured."""
     shots, queries = ragged(table, "shots"), ragged(table, "query_label")
     sums = np.add.reduceat(np.append(shots.values, 0), shots.offsets[:-1])[: len(shots)]
     columns: dict[str, Any] = {
@@ -254,7 +254,7 @@ def task_columns(table: pa.Table) -> dict[str, Any]:
 
 
 def _columns_of_rows(parts: list[pa.Table], size: int) -> dict[str, Any]:
-    """The same from result rows alone, where the testbed is gone."""
+    """Derive the same columns from result rows alone, where the testbed is gone."""
     columns: dict[str, Any] = {"task": np.arange(size)}
     names: NDArray[Any] = np.full(size, "", object)
     numbers = {"way": np.full(size, np.nan), "shot": np.full(size, np.nan), "coarsity": np.full(size, np.nan)}
@@ -273,6 +273,6 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def open_table(path: Path) -> pa.Table:
-    """A table that ``write_table`` wrote, not copied into memory."""
+    """Open a table that ``write_table`` wrote, without a copy in memory."""
     with pa.memory_map(str(path)) as source:
         return pa.ipc.open_file(source).read_all()

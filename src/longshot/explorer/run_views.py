@@ -50,7 +50,7 @@ def run_job(run: Item, index: RunIndex) -> dict[str, Any]:
 
 
 def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[Section]) -> Page:
-    """The page of a run around some sections."""
+    """Make the page of a run around some sections."""
     ready = site.plot_worker.ready(run_job(run, index))
     names = (
         list(dict.fromkeys(each["name"] for each in ready if not each["problem"]))
@@ -109,7 +109,7 @@ def run_overview(site: Site, run: Item) -> Page:
 
 
 def choose_bed(index: RunIndex, query: Any) -> BedIndex:
-    """The testbed that the address names, by the beginning of its hash or its name; else the first."""
+    """Choose the testbed that the address names, by the beginning of its hash or its name; else the first."""
     wanted_bed = str(query.get("bed", ""))
     for content_hash in index.hashes:
         if wanted_bed and (content_hash.startswith(wanted_bed) or index.bed(content_hash).name == wanted_bed):
@@ -120,7 +120,7 @@ def choose_bed(index: RunIndex, query: Any) -> BedIndex:
 
 
 def choose_series(bed: BedIndex, text: str) -> int:
-    """The position of a series by its column or its label; the highest mean where none is named."""
+    """Find the position of a series by its column or its label; the highest mean where none is named."""
     for position, series in enumerate(bed.series):
         if text in (series.column, series.label):
             return position
@@ -136,14 +136,14 @@ def choose_series(bed: BedIndex, text: str) -> int:
 
 
 def default_columns(bed: BedIndex) -> list[str]:
-    """What a list of tasks shows unless told: the task, what it is, and the accuracies of the first series."""
+    """List the columns shown by default: the task, what it is, and the accuracies of the first series."""
     plain = ["task", "accuracy", "spread"] if len(bed.series) > 1 else ["task", "accuracy"]
     own = [series.column for series in bed.series] if len(bed.series) > 1 else []
     return [*plain, *bed.varied[:3], *own]
 
 
 def list_state(path: str, query: Any, bed: BedIndex) -> ListState:
-    """The state of the list; a series that an address names becomes its sort order."""
+    """Read the state of the list; a series that an address names becomes its sort order."""
     state = ListState.read(path, query, fixed=("bed",))
     text = str(query.get("series", ""))
     if text and not state.sort:
@@ -153,7 +153,7 @@ def list_state(path: str, query: Any, bed: BedIndex) -> ListState:
 
 
 def run_tasks(site: Site, run: Item, query: Any) -> Page:
-    """Every task of a testbed with its accuracies: sorted, filtered, paged."""
+    """Show every task of a testbed with its accuracies: sorted, filtered, paged."""
     index = site.index(run)
     bed = choose_bed(index, query)
     state = list_state(f"{run.url}/tasks", query, bed)
@@ -173,14 +173,14 @@ def run_tasks(site: Site, run: Item, query: Any) -> Page:
 
 
 def bed_links(path: str, index: RunIndex, shown: BedIndex) -> list[tuple[str, str, bool]]:
-    """The testbeds of a run as choices of a page: name, address, whether it is the one shown."""
+    """List the testbeds of a run as choices of a page: name, address, whether it is the one shown."""
     return [(bed.name, address(path, [("bed", bed.hash[:10])]), bed is shown) for bed in index.beds()]
 
 
 def list_context(
     listed: ListPage, link: Any, example: str, downloads: Sequence[tuple[str, str]], noun: str = "tasks"
 ) -> dict[str, Any]:
-    """What the template of a list takes: where cells lead, a filter to begin with, where it can be had as a file."""
+    """Collect what the template of a list takes: links of cells, an example of a filter, downloads."""
     return {
         "list": listed,
         "noun": noun,
@@ -194,14 +194,14 @@ def list_context(
 
 
 def download_links(state: ListState, testbed: bool) -> list[tuple[str, str]]:
-    """Where a list can be had as a file."""
+    """List the addresses of a list as a file."""
     kinds = [("CSV", "csv"), ("Parquet", "parquet")]
     kinds += [("testbed of these tasks", "testbed")] if testbed else []
     return [(name, address(state.path, [*state.parameters(page=1), ("as", kind)])) for name, kind in kinds]
 
 
 def run_plot(site: Site, run: Item, query: Any) -> Page:
-    """Two columns of the tasks against each other; a point is a task."""
+    """Plot two columns of the tasks against each other; a point is a task."""
     index = site.index(run)
     bed = choose_bed(index, query)
     table = bed.table
@@ -254,7 +254,7 @@ def run_plot(site: Site, run: Item, query: Any) -> Page:
 
 
 def run_section(site: Site, run: Item, name: str, query: Any) -> Page:
-    """One section of the run's report; ``part`` counts from 1 where its plots need several pages."""
+    """Show one section of the run's report; ``part`` counts from 1 where its plots need several pages."""
     index = site.index(run)
     if name not in _HEADINGS:
         raise NotThere(f"The report of a run has no section '{name[:40]}'.")

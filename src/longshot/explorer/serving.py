@@ -54,7 +54,7 @@ class Explorer(RunningServer):
         self._built = built
 
     def _repr_html_(self) -> str:
-        """A frame, for notebooks."""
+        """Render a frame, for notebooks."""
         url = escape(self.url)
         return (
             f'<p><a href="{url}" target="_blank" rel="noopener">{url}</a></p>'
@@ -62,7 +62,7 @@ class Explorer(RunningServer):
         )
 
     def at(self, page: str) -> Explorer:
-        """The same server at another page, as ``testbed.show(317)`` uses it.
+        """Return the same server at another page, as ``testbed.show(317)`` uses it.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ _shown: list[TemporaryDirectory[str]] = []  # what it wrote; removed when the pr
 
 
 def show(noun: Any, task: int | None = None) -> Explorer:
-    """The page of a testbed, of one of its tasks, or of results, in an explorer that this process shares.
+    """Show a testbed, one of its tasks, or results, in an explorer that this process shares.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def show(noun: Any, task: int | None = None) -> Explorer:
 
 
 def _roots(sources: Sequence[Any]) -> tuple[list[Path], list[TemporaryDirectory[str]]]:
-    """The folders to look in, and those of them that were made for results held in memory: they last as it is held."""
+    """List the folders to look in, and the temporary ones among them, made for results held in memory."""
     roots: list[Path] = []
     held: list[TemporaryDirectory[str]] = []
     for source in sources:

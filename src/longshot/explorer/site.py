@@ -72,7 +72,7 @@ class Site:
     # --- what pages ask for ---
 
     def item(self, kind: str, identity: str) -> Item:
-        """An item by its id; NotThere where there is none, or it is damaged."""
+        """Find an item by its id; NotThere where there is none, or it is damaged."""
         item = self.library.find(kind, identity)
         if item is None:
             raise NotThere(
@@ -83,7 +83,7 @@ class Site:
         return item
 
     def index(self, run: Item) -> RunIndex:
-        """The index of a run; NotThere with the reason where it cannot be read."""
+        """Open the index of a run; NotThere with the reason where it cannot be read."""
         try:
             return self.indexes.open(run.path, live=run.state == "running")
         except (UserError, OSError, ValueError, KeyError) as error:
@@ -91,7 +91,7 @@ class Site:
             raise NotThere(f"The run {run.name} cannot be shown: {reason}") from error
 
     def testbed(self, item: Item) -> CachedTestbed:
-        """The tasks of a testbed; another copy is taken where one is damaged."""
+        """Open the tasks of a testbed; another copy is taken where one is damaged."""
         problem = ""
         copies = [
             item,
@@ -107,12 +107,12 @@ class Site:
         raise NotThere(f"The testbed {item.name} cannot be shown: {problem}")
 
     def testbed_item(self, content_hash: str) -> Item | None:
-        """The item of a testbed by its hash."""
+        """Find the item of a testbed by its hash."""
         listed = [each for each in self.library.items() if each.kind == "testbed"]
         return next((each for each in listed if each.facts.get("hash") == content_hash), None)
 
     def dataset(self, name: str, fingerprint: str) -> Dataset:
-        """The dataset behind a testbed, by fingerprint, also with other files by now; UserError where it is nowhere."""
+        """Open the dataset of a testbed by fingerprint, even if its files changed; UserError if not found."""
         from longshot.data import registry
 
         return self._held(
@@ -120,7 +120,7 @@ class Site:
         )
 
     def opened(self, source: str, name: str) -> Dataset:
-        """A dataset by its source."""
+        """Open a dataset by its source."""
         from longshot.data import open_dataset
 
         return self._held(f"source {source}", lambda: open_dataset(source, name=name))
@@ -141,7 +141,7 @@ class Site:
 
     @cached_property
     def templates(self) -> Environment:
-        """Templates of pages that are served, above those of pages that are written."""
+        """Load the templates of pages that are served, above those of pages that are written."""
         templates = frame.environment(TEMPLATES)
         templates.filters.update(show=listing.cell_text, ago=ago, bytes=human_bytes)
         templates.globals.update(
@@ -166,11 +166,11 @@ class Site:
         }
 
     def asset_url(self, name: str) -> str:
-        """The address of an asset, which changes with its content."""
+        """Return the address of an asset, which changes with its content."""
         return f"/static/{hashlib.sha256(self.assets[name][1]).hexdigest()[:12]}/{name}"
 
     def render(self, page: Page, here: str = "") -> str:
-        """A page as HTML; its sections are made as those of a report are. ``here`` is its own address."""
+        """Render a page as HTML, its sections as those of a report; ``here`` is its own address."""
         bodies, number = [], 0
         for section, body, tables in self._rendered(page):
             numbers = range(number + 1, number + 1 + len(tables))
@@ -216,12 +216,12 @@ def crumbs_of(item: Item) -> list[tuple[str, str]]:
 
 
 def tabs_of(base: str, here: str, names: Mapping[str, str]) -> list[tuple[str, str, bool]]:
-    """Tabs by title: ``names`` gives what stands behind ``base`` in the address, which ``here`` is compared with."""
+    """List tabs by title; ``names`` gives the ends of their addresses, ``here`` is that of the open one."""
     return [(title, f"{base}/{end}" if end else base, here == end) for title, end in names.items()]
 
 
 def without_unseen(text: str) -> str:
-    """HTML without control characters and marks that turn the direction of writing.
+    """Replace control characters and marks that turn the direction of writing in HTML.
 
     They could make a name look like another.
     """
@@ -229,7 +229,7 @@ def without_unseen(text: str) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago, in words.
+    """Say in words how long ago it was.
 
     >>> ago(4), ago(150), ago(9000), ago(200000)
     ('4 s ago', '2 min ago', '2 h ago', '2 days ago')
@@ -241,7 +241,7 @@ def ago(seconds: float) -> str:
 
 
 def human_bytes(number: float) -> str:
-    """A size in words.
+    """Write a size in words.
 
     >>> human_bytes(1_500_000)
     '1.5 MB'

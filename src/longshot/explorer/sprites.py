@@ -39,7 +39,7 @@ class Tile:
 
     @property
     def style(self) -> str:
-        """Where it lies in the sprite, as CSS variables."""
+        """Write its place in the sprite as CSS variables."""
         return f"--x:{self.at % COLUMNS};--y:{self.at // COLUMNS}"
 
 
@@ -56,7 +56,7 @@ class TilePage:
 
 
 def tile_page(task: Task, page: int) -> TilePage:
-    """The pictures of the page: whole classes, as many as have room."""
+    """Arrange the pictures of the page: whole classes, as many as have room."""
     support, query = np.asarray(task.support_label), np.asarray(task.query_label)
     queries = np.bincount(query, minlength=task.way)
     supports = np.bincount(support, minlength=task.way)
@@ -87,21 +87,21 @@ def tile_page(task: Task, page: int) -> TilePage:
 
 
 def sprite_address(cached: CachedTestbed, task: Task, tiles: TilePage) -> str:
-    """The address of the sprite: the testbed vouches for the bytes of its images."""
+    """Make the address of the sprite from the testbed's hash, which covers the bytes of its images."""
     return picture_address(
         [cached.testbed.content_hash, task.index, tiles.page, [tile.at for tile in tiles.tiles][-1:]]
     )
 
 
 def sprite_of(base: str, cached: CachedTestbed, task: Task, tiles: TilePage) -> str:
-    """The image that holds a page of pictures, as a style; ``base`` is the address of the task."""
+    """Write the style with the image that holds a page of pictures; ``base`` is the address of the task."""
     return sprite_style(f"{base}/sprite-{tiles.page}-{sprite_address(cached, task, tiles)}.jpg")
 
 
 def image_requests(
     site: Site, cached: CachedTestbed, dataset_name: str, keys: Sequence[str]
 ) -> list[ImageRequest]:
-    """Where images of a testbed lie, and what their bytes should be; UserError where the dataset is nowhere."""
+    """Locate images of a testbed, with the bytes they should have; UserError if the dataset is not found."""
     dataset = site.dataset(dataset_name, cached.testbed.datasets[dataset_name])
     # Who looks at a task looks again.
     key = (cached.testbed.content_hash, id(dataset), dataset_name, tuple(keys))
@@ -132,7 +132,7 @@ def prepare(dataset: Dataset, rows: Any) -> None:
 
 
 def read_task(cached: CachedTestbed, number: int) -> Task:
-    """A task by its number; UserError where there is none."""
+    """Read a task by its number; UserError where there is none."""
     testbed = cached.testbed
     if not 0 <= number < len(testbed):
         raise UserError(f"There is no task {number}: this testbed has tasks 0 to {len(testbed) - 1:,}.")
@@ -140,7 +140,7 @@ def read_task(cached: CachedTestbed, number: int) -> Task:
 
 
 def sprite(site: Site, position: dict[str, Any]) -> tuple[bytes, bool]:
-    """All pictures of a page of a task as one image."""
+    """Draw all pictures of a page of a task as one image."""
     cached = site.testbed(site.item("testbed", position["id"]))
     task = read_task(cached, int(position["task"]))
     tiles = tile_page(task, int(position["page"]))
@@ -157,7 +157,7 @@ def sprite(site: Site, position: dict[str, Any]) -> tuple[bytes, bool]:
 
 
 def large_picture(site: Site, position: dict[str, Any]) -> tuple[bytes, bool]:
-    """One picture of a task."""
+    """Draw one picture of a task."""
     cached = site.testbed(site.item("testbed", position["id"]))
     task = read_task(cached, int(position["task"]))
     keys = {"query": task.query, "support": task.support}.get(str(position["part"]))
@@ -176,7 +176,7 @@ def large_picture(site: Site, position: dict[str, Any]) -> tuple[bytes, bool]:
 
 
 def _stamped(name: str, images: list[ImageRequest]) -> str:
-    """An address that changes with the files, for images of which only the names are vouched for."""
+    """Make an address that changes with the files, for images of which only the names are certain."""
     rows = np.array([image.row for image in images if image.row >= 0], np.int64)
     return picture_address(
         [name, images[0].dataset.source, stamps_of(images[0].dataset.store, rows).tolist()]
@@ -192,7 +192,7 @@ def query_gallery(
     pairs: Sequence[tuple[int, int]],
     carried: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """The tiles of queries (task, place), each with its class and where a click leads."""
+    """Arrange the tiles of queries (task, place), each with its class and where a click leads."""
     tiles = []
     for at, (number, position) in enumerate(pairs):
         task = cached.testbed[number]
@@ -217,7 +217,7 @@ def query_gallery(
 
 
 def query_sprite(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
-    """The sprite of a gallery of queries."""
+    """Draw the sprite of a gallery of queries."""
     cached = site.testbed(site.item("testbed", params["id"]))
     listed = str(params["listed"])
     if params["name"] != picture_address([cached.testbed.content_hash, listed]):
@@ -234,7 +234,7 @@ def query_sprite(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
 
 
 def image_gallery(item: Item, dataset: Dataset, rows: Sequence[int]) -> dict[str, Any]:
-    """The tiles of images of a dataset."""
+    """Arrange the tiles of images of a dataset."""
     tiles = [
         {
             "style": f"--x:{at % COLUMNS};--y:{at // COLUMNS}",
@@ -251,7 +251,7 @@ def image_gallery(item: Item, dataset: Dataset, rows: Sequence[int]) -> dict[str
 
 
 def image_sprite(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
-    """The sprite of a gallery of images; its address changes with the files."""
+    """Draw the sprite of a gallery of images; its address changes with the files."""
     item = site.item("dataset", params["id"])
     dataset = site.opened(str(item.facts["source"]), item.name)
     rows = [int(row) for row in str(params["listed"]).split("-")][: 2 * SHOWN]
@@ -269,7 +269,7 @@ def image_sprite(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
 
 
 def image_large(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
-    """One image of a dataset, large."""
+    """Draw one image of a dataset, large."""
     item = site.item("dataset", params["id"])
     dataset = site.opened(str(item.facts["source"]), item.name)
     row = int(params["row"])
@@ -282,7 +282,7 @@ def image_large(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
 
 
 def _stamps(images: Sequence[ImageRequest]) -> list[list[int]]:
-    """Numbers that change with the files behind images, which may be of several datasets."""
+    """Return numbers that change with the files behind images, which may be of several datasets."""
     stamps: list[list[int]] = []
     for _, group in groupby(images, key=lambda image: id(image.dataset)):
         own = list(group)

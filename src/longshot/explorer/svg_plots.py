@@ -24,7 +24,7 @@ class Bar:
 
 
 def bar_plot(bars: Sequence[Bar], title: str) -> str:
-    """The bars as an ``<svg>`` element, one row each; all text is escaped.
+    """Draw the bars as an ``<svg>`` element, one row each; all text is escaped.
 
     >>> bar_plot([Bar("red", 3, "/a")], "colour").count("<rect")
     1
@@ -63,7 +63,7 @@ class Point:
 
 
 def scatter(points: Sequence[Point], xlabel: str, ylabel: str, *, links: bool = True) -> str:
-    """The plot as an ``<svg>`` element; all text is escaped."""
+    """Draw the plot as an ``<svg>`` element; all text is escaped."""
     xs, ys = [point.x for point in points], [point.y for point in points]
     x_low, x_high, x_ticks = _axis(xs)
     y_low, y_high, y_ticks = _axis(ys)
@@ -110,7 +110,7 @@ def _named(name: str) -> str:
 
 
 def _axis(values: Sequence[float]) -> tuple[float, float, list[float]]:
-    """Ends of an axis and round numbers on it."""
+    """Compute the ends of an axis and round numbers on it."""
     low, high = float(np.min(values)), float(np.max(values))
     if low == high:
         low, high = low - 0.5, high + 0.5

@@ -50,7 +50,7 @@ class Answers(Candidate):
 def task_answers(
     site: Site, cached: CachedTestbed, content_hash: str, task: Task, run: str
 ) -> tuple[list[Answers], list[str]]:
-    """What series answered: those of one run, or of all runs on this testbed; and what could not be read."""
+    """Collect the answers of one run's series, or of all runs on this testbed; and what could not be read."""
     runs = site.library.runs_of(content_hash)
     if run:
         runs = [each for each in runs if each.digits == run.rsplit("-", 1)[-1]]
@@ -79,7 +79,7 @@ def task_answers(
 
 
 def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sections: list[Section]) -> Page:
-    """The page of a task around some sections; arrow keys lead to its neighbours in the list it was opened from."""
+    """Make the page of a task around some sections; arrow keys lead to its neighbours in the list."""
     base = f"{item.url}/task"
     run = str(query.get("run", ""))
     state = ListState.read(f"{base}/{task.index}", query, fixed=("run", "class"))
@@ -124,7 +124,7 @@ def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sectio
 
 
 def task_pictures(site: Site, item: Item, number: int, query: Any) -> Page:
-    """Support and queries by class; every query with what each series answered."""
+    """Show support and queries by class; every query with what each series answered."""
     cached = site.testbed(item)
     task = read_task(cached, number)
     tiles = tile_page(task, page_number(query, "classes"))
@@ -224,7 +224,7 @@ def _context(
 
 
 def task_image(site: Site, item: Item, number: int, part: str, position: int, query: Any) -> Page:
-    """One picture of a task, large; for a query what each series answered with its scores, and its nearest support."""
+    """Show one picture of a task, large; for a query also the answers with scores and its nearest support."""
     cached = site.testbed(item)
     task = read_task(cached, number)
     if part not in ("query", "support"):
@@ -282,7 +282,7 @@ def task_image(site: Site, item: Item, number: int, part: str, position: int, qu
 
 
 def shares(scores: Floats) -> Floats:
-    """Scores as shares that sum to 1, as a softmax gives them."""
+    """Convert scores to shares that sum to 1, as a softmax gives them."""
     finite = np.where(np.isfinite(scores), scores, -1e9)
     grown = np.exp(finite - finite.max())
     shares: Floats = grown / grown.sum()
@@ -290,7 +290,7 @@ def shares(scores: Floats) -> Floats:
 
 
 def other_supports(site: Site, item: Item, number: int, query: Any) -> Page:
-    """The same queries under other supports: testbeds drawn with one seed that differ in how the support is chosen."""
+    """Show the same queries under other supports: testbeds of one seed that choose supports differently."""
     cached = site.testbed(item)
     task = read_task(cached, number)
     asked_here = int(cached.asks[number])
@@ -357,7 +357,7 @@ def _answers_sheet(rows: list[dict[str, Any]], series: Sequence[Any]) -> Sheet:
 
 
 def answers_table(site: Site, item: Item, number: int, query: Any) -> Page:
-    """A row per query: its picture, its class, and per series the class that it gave and the share of its score."""
+    """Show a row per query: its picture, its class, and per series the class given and its score's share."""
     cached = site.testbed(item)
     task = read_task(cached, number)
     tiles = tile_page(task, page_number(query, "classes"))

@@ -23,7 +23,7 @@ _RUNS = 20  # that are named
 
 
 def testbed_frame(site: Site, item: Item, here: str, sections: list[Section]) -> Page:
-    """The page of a testbed around some sections."""
+    """Make the page of a testbed around some sections."""
     names = {"Overview": "", "Tasks": "tasks", "Classes": "classes", "Histograms": "plots"}
     tabs = tabs_of(item.url, here, names | {"Leaderboard": "board"})
     facts = item.facts
@@ -32,7 +32,7 @@ def testbed_frame(site: Site, item: Item, here: str, sections: list[Section]) ->
 
 
 def testbed_overview(site: Site, item: Item) -> Page:
-    """How it was drawn, the runs on it, other testbeds that ask the same queries."""
+    """Show how it was drawn, the runs on it, and other testbeds that ask the same queries."""
     cached = site.testbed(item)
     testbed = cached.testbed
     from longshot.tasks import describe, sampler_settings, say_identity
@@ -63,13 +63,13 @@ def testbed_overview(site: Site, item: Item) -> Page:
 
 
 def _ends(counts: dict[str, int]) -> list[tuple[str, int]]:
-    """The classes that occur most and least often."""
+    """List the classes that occur most and least often."""
     names = list(counts)
     return [(name, counts[name]) for name in dict.fromkeys([*names[:3], *names[-3:]])]
 
 
 def dataset_links(site: Site, datasets: dict[str, str]) -> list[tuple[str, str, str | None]]:
-    """(name, fingerprint, page) of the datasets of a testbed."""
+    """List (name, fingerprint, page) of the datasets of a testbed."""
     known_sets = [each for each in site.library.items() if each.kind == "dataset" and not each.problem]
     links = []
     for name, fingerprint in datasets.items():
@@ -81,7 +81,7 @@ def dataset_links(site: Site, datasets: dict[str, str]) -> list[tuple[str, str, 
 
 
 def siblings(site: Site, item: Item) -> list[Item]:
-    """Other testbeds of as many tasks over the same datasets: candidates for the same queries."""
+    """List other testbeds of as many tasks over the same datasets: candidates for the same queries."""
     facts = item.facts
     return [
         each
@@ -98,7 +98,7 @@ _with_class = LruCache(8)
 
 
 def tasks_with(cached: CachedTestbed, class_id: str) -> pa.Table:
-    """The table of a testbed's tasks; with a class only of those that ask for it."""
+    """Return the table of a testbed's tasks; with a class only of those that ask for it."""
     if not class_id:
         return cached.tasks
     return _with_class.get(
@@ -115,7 +115,7 @@ def _filter_by_class(cached: CachedTestbed, class_id: str) -> pa.Table:
 
 
 def testbed_tasks(site: Site, item: Item, query: Any) -> Page:
-    """Every task, or those with one class: sorted, filtered, paged."""
+    """Show every task, or those with one class: sorted, filtered, paged."""
     cached = site.testbed(item)
     class_id = str(query.get("class", ""))[:500]
     table = tasks_with(cached, class_id)
@@ -130,7 +130,7 @@ def testbed_tasks(site: Site, item: Item, query: Any) -> Page:
 
 
 def testbed_plots(site: Site, item: Item) -> Page:
-    """The histograms of the testbed's own page."""
+    """Show the histograms of the testbed's own page."""
     job = {"kind": "testbed", "path": str(item.path), "hash": item.facts["hash"]}
     drawn_plots = site.plot_worker.sections(job)
     if drawn_plots is None:
@@ -146,7 +146,7 @@ COLUMNS = ("class", "name", "tasks", "support", "queries")
 
 
 def classes_table(testbed: Testbed) -> pa.Table:
-    """One row per class: its id, what it is called, the tasks it is in, its support images and its queries there."""
+    """Build a table with a row per class: id, name, its tasks, its support images and queries there."""
     return _counted_classes.get(testbed.content_hash, lambda: _count(testbed))
 
 
@@ -175,7 +175,7 @@ def _count(testbed: Testbed) -> pa.Table:
 
 
 def testbed_classes(site: Site, item: Item, query: Any) -> Page:
-    """The class balance as a list, and the taxonomy of the classes beside it."""
+    """Show the class balance as a list, and the taxonomy of the classes beside it."""
     testbed = site.testbed(item).testbed
     table = classes_table(testbed)
     state = ListState.read(f"{item.url}/classes", query)
@@ -197,7 +197,7 @@ def testbed_classes(site: Site, item: Item, query: Any) -> Page:
 
 
 def _tree(site: Site, item: Item, table: pa.Table, name: str, fingerprint: str) -> dict[str, Any] | None:
-    """The taxonomy above the classes in use, with the number of times they are asked; None where there is none."""
+    """Build the taxonomy above the classes in use, with how often they are asked; None if there is none."""
     from longshot.data import display_tree
 
     try:

@@ -94,7 +94,7 @@ class Guard:
             await self.app(scope, receive, self._guarded(send))
 
     def _refused(self, scope: Scope, headers: dict[str, list[str]]) -> tuple[int, str] | None:
-        """Status and sentence for what is not answered."""
+        """Return status and sentence for a request that is refused; None for one that is answered."""
         hosts = [host.lower() for host in headers.get("host", [])]
         if len(hosts) != 1 or not self._is_own(hosts[0], scope):
             return 421, "This server does not answer under that name. Open the address that it printed."
@@ -201,11 +201,11 @@ class RunningServer:
 
     @property
     def running(self) -> bool:
-        """Whether it still answers."""
+        """Tell whether it still answers."""
         return self._thread.is_alive() and not self._server.should_exit
 
     def wait(self) -> None:
-        """Until it is closed or interrupted."""
+        """Wait until it is closed or interrupted."""
         with contextlib.suppress(KeyboardInterrupt):
             while self._thread.is_alive():
                 self._thread.join(1.0)
@@ -218,7 +218,7 @@ class RunningServer:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Tell whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -228,18 +228,18 @@ def is_loopback(host: str) -> bool:
 
 
 def in_url(host: str) -> str:
-    """A host as addresses have it: IPv6 in brackets."""
+    """Write a host as addresses have it: IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def own_hosts(host: str, port: int, names: Sequence[str]) -> set[str]:
-    """``name:port`` under which it answers; names behind a proxy also without the port that browsers leave out."""
+    """List each ``name:port`` that it answers to; names behind a proxy also without the port."""
     own = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]", in_url(host))}
     return own | set(names) | {f"{name}:{port}" for name in names if ":" not in name}
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket on the port, or on the next one that is free; nobody is driven away."""
+    """Open a listening socket on the port, or on the next one that is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for number in range(port, min(port + _TRIED, 65536)):
         # With the protocol named, asyncio sends what it has at once; else a body waits 40 ms for the word that its

@@ -22,7 +22,7 @@ _RULE = re.compile(r"^\|[\s:|-]+\|\s*$")
 
 
 def blocks_of(text: str) -> list[dict[str, Any]]:
-    """Headings, tables, lists, code and paragraphs, in order; what is none of these stays as it is written.
+    """Split text into headings, tables, lists, code and paragraphs, in order; anything else stays as it is.
 
     >>> [block["kind"] for block in blocks_of("# A\\n\\ntext\\nmore\\n\\n| a |\\n| --- |\\n| 1 |\\n\\n- x")]
     ['heading', 'text', 'table', 'list']
@@ -52,7 +52,7 @@ def blocks_of(text: str) -> list[dict[str, Any]]:
 
 
 def _add(blocks: list[dict[str, Any]], line: str) -> None:
-    """One line, into the block before it where it goes on."""
+    """Add one line, to the block before it where that goes on."""
     last: dict[str, Any] = blocks[-1] if blocks else {"kind": "gap"}
     if not line.strip():
         blocks.append({"kind": "gap"})
@@ -78,7 +78,7 @@ def _add(blocks: list[dict[str, Any]], line: str) -> None:
 
 
 def _plain(text: str) -> str:
-    """Text without the marks for code and bold."""
+    """Strip the marks for code and bold from text."""
     return text.strip().replace("**", "").replace("`", "")
 
 
@@ -88,7 +88,7 @@ _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sa
 
 
 def training(site: Site, item: Item) -> Page:
-    """How a training goes: its state, its curves, its settings, and episodes like those it learns from."""
+    """Show how a training goes: its state, curves and settings, and episodes like those it learns from."""
     settings = item.facts.get("settings", {})
     history = inner_file(item.path, "history.jsonl")
     last = None if history is None else _last_line(history)
@@ -118,7 +118,7 @@ def training(site: Site, item: Item) -> Page:
 
 
 def _last_line(history: Path) -> dict[str, Any] | None:
-    """The last record of a history that is whole; a line that is being written is not."""
+    """Read the last complete record of a history; a line that is being written does not count."""
     try:
         with history.open("rb") as file:
             file.seek(0, 2)
@@ -137,7 +137,7 @@ def _last_line(history: Path) -> dict[str, Any] | None:
 
 
 def _episodes(site: Site, item: Item, settings: dict[str, Any]) -> Section:
-    """Episodes drawn as the training draws them, in pictures."""
+    """Show episodes drawn as the training draws them, in pictures."""
     job = {"kind": "episodes", "path": str(item.path), "settings": settings}
     samples = site.plot_worker.sections(job) if settings.get("episodes") else None
     datasets = [each for each in site.library.items() if each.kind == "dataset" and not each.problem]
@@ -175,7 +175,7 @@ def _episodes(site: Site, item: Item, settings: dict[str, Any]) -> Section:
 
 
 def study(site: Site, item: Item) -> Page:
-    """What a study found, and what it is made of: its run, testbeds and trainings."""
+    """Show what a study found, and what it is made of: its run, testbeds and trainings."""
     facts = item.facts
     inside = [each for each in site.library.items() if item.path in each.path.parents]
     verdicts = facts.get("verdicts") or {}
@@ -207,7 +207,7 @@ VERDICTS = (
 
 
 def _claims(item: Item) -> dict[str, str]:
-    """What each claim of a study says, from the table that it wrote."""
+    """Read what each claim of a study says, from the table that it wrote."""
     path = inner_file(item.path, "tables", "claims.csv")
     if path is None:
         return {}
@@ -223,7 +223,7 @@ def _read_text(path: Path) -> str:
 
 
 def study_page(item: Item) -> tuple[bytes, str]:
-    """The page that the study wrote, and the policy under which browsers show it: no scripts, no requests."""
+    """Return the page that the study wrote, and its policy for browsers: no scripts, no requests."""
     path = inner_file(item.path, "report.html")
     if path is None:
         raise NotThere("This study has not written its page yet.")
@@ -233,7 +233,7 @@ def study_page(item: Item) -> tuple[bytes, str]:
 
 
 def release(site: Site, item: Item) -> Page:
-    """The card of a release."""
+    """Show the card of a release."""
     path = inner_file(item.path, "README.md")
     card = "The release has no README.md." if path is None else without_front_matter(_read_text(path))
     beds = {str(bed["name"]): str(bed["content_hash"]) for bed in item.facts.get("testbeds") or ()}
@@ -248,7 +248,7 @@ def release(site: Site, item: Item) -> Page:
 
 
 def verification(site: Site, item: Item) -> Page:
-    """Every file of a release against its hash, every task against the images that are here."""
+    """Show the check of a release: every file against its hash, every task against the images here."""
     sums = inner_file(item.path, "SHA256SUMS")
     stamp = sums.stat().st_mtime_ns if sums is not None else 0
     checked = site.plot_worker.sections({"kind": "verify", "path": str(item.path), "time": stamp})
@@ -275,7 +275,7 @@ def _release_frame(item: Item, here: str, sections: list[Section]) -> Page:
 
 
 def why(site: Site, item: Item, number: int, query: Any) -> Page:
-    """In what a task's support differs from its queries, by the attributes of its images."""
+    """Show in what a task's support differs from its queries, by the attributes of its images."""
     from longshot.explorer.sprites import read_task
     from longshot.explorer.task_views import task_frame
 
@@ -304,7 +304,7 @@ def why(site: Site, item: Item, number: int, query: Any) -> Page:
 
 
 def _measured_at() -> int:
-    """When measures of images were last put into the cache."""
+    """Return when measures of images were last put into the cache."""
     from longshot.base import cache_places
 
     times = [folder.stat().st_mtime_ns for folder in cache_places("attributes") if folder.is_dir()]
