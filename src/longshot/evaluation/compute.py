@@ -100,7 +100,7 @@ class Work:
 
     @property
     def tasks(self) -> TaskRows:
-        """The tasks of the unit."""
+        """Return the tasks of the unit."""
         return self.bound.slice(self.unit.start, self.unit.stop)
 
 
@@ -141,7 +141,7 @@ def score_tasks(
     device: torch.device,
     seed: int = 0,
 ) -> Iterator[Scored]:
-    """Scores of all tasks, some at a time: batches of similar size from features, equal shapes as images."""
+    """Score all tasks, some at a time: batches of similar size from features, equal shapes as images."""
     if isinstance(method, ImageMethod):
         assert isinstance(source, ImageSource)
         tasks, queries = tasks.by_label(), tasks.query.lengths
@@ -166,7 +166,7 @@ def score_tasks(
 def _in_blocks(
     method: ImageMethod, source: ImageSource, tasks: TaskRows, chosen: Ints, seed: int
 ) -> Iterator[Scored]:
-    """One task at a time: learned once, its queries read and scored some at a time."""
+    """Score one task at a time: learn it once, then read and score its queries in blocks."""
     for position in chosen.tolist():
         task, labels, blocks = source.in_blocks(tasks, position, QUERIES, seed)
         learned = method.learned(task, source.network)
@@ -223,7 +223,7 @@ def _assemble(
 
 
 def _cut(batches: Sequence[NDArray[Any]], back: Ints, lengths: Ints) -> list[NDArray[Any]]:
-    """Per task, in task order, its own queries without padding."""
+    """Return each task's own queries without padding, in task order."""
     rows = [row for batch in batches for row in batch]
     return [rows[position][:length] for position, length in zip(back, lengths, strict=True)]
 
@@ -255,7 +255,7 @@ def _explain_invalid(work: Work, tasks: TaskRows, position: int) -> None:
 
 @contextlib.contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
-    """Each worker computes on one thread, so that sums do not depend on how many threads share them."""
+    """Compute on one thread in the block, so that sums do not depend on how many threads share them."""
     before = torch.get_num_threads()
     if device.type == "cpu":
         torch.set_num_threads(1)

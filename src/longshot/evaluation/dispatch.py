@@ -80,7 +80,7 @@ class Evaluator:
         self.device, self.save_scores = device, save_scores
 
     def __call__(self, parcel: Parcel, tick: Tick) -> Any:
-        """Rows of a unit; accuracy and loss of a candidate."""
+        """Compute the rows of a unit, or accuracy and loss of a candidate."""
         source = self.sources[parcel.source] if isinstance(parcel.source, int) else parcel.source
         if parcel.images is not None:
             assert isinstance(source, ImageSource)
@@ -130,7 +130,7 @@ class Dispatch:
     def compute(
         self, works: Sequence[Work], bar: Progress
     ) -> Generator[tuple[Unit, dict[str, Any]], None, None]:
-        """(unit, columns of its rows) as they are finished."""
+        """Yield (unit, columns of its rows) as they are finished."""
         by_id = {work.unit.id: work for work in works}
         parcels = ((work.unit.id, self._parcel(work)) for work in works)
         options: dict[str, Any] = {"count": len(works), "workers": self.workers, "chunk": _TOGETHER}
@@ -140,7 +140,7 @@ class Dispatch:
     def measure(
         self, candidates: Sequence[tuple[str, Candidate]], bar: Progress
     ) -> Generator[tuple[ChoiceKey, list[float]], None, None]:
-        """((choice, candidate, task), [accuracy, loss]) as they are finished."""
+        """Yield ((choice, candidate, task), [accuracy, loss]) as they are finished."""
         parcels = (((key, each.method.call, each.number), self._candidate(each)) for key, each in candidates)
         options: dict[str, Any] = {"count": len(candidates), "workers": self.workers, "chunk": 1}
         yield from self.executor.map(self._crew(), parcels, bar, **options)
@@ -196,12 +196,12 @@ class Dispatch:
 
 
 def _without_source(content: Any) -> Any:
-    """What is sent, without what the worker holds."""
+    """Return what is sent to a worker, without the source that the worker holds."""
     return replace(content, source=None)
 
 
 def only_rows(source: FeatureSource, rows: Ints) -> FeatureSource:
-    """The source with some rows [M], ascending, in the place of all."""
+    """Restrict the source to some rows, ascending [M]."""
     chosen = pa.array(rows)
     parts = [replace(features, path=None, digests=None, used=None) for features in source.features]
     cut = [replace(part, array=part.array[rows], keys=part.keys.take(chosen)) for part in parts]
@@ -209,7 +209,7 @@ def only_rows(source: FeatureSource, rows: Ints) -> FeatureSource:
 
 
 def renumbered(tasks: TaskRows, rows: Ints) -> TaskRows:
-    """Tasks whose rows are counted among ``rows``, ascending."""
+    """Number the rows of tasks by their place among ``rows``, ascending."""
 
     def among(part: Ragged) -> Ragged:
         return part.with_values(np.searchsorted(rows, part.values).astype(part.values.dtype))
@@ -224,7 +224,7 @@ class Scorer:
         self.method, self.gatherer = method, Gatherer([array], device)
 
     def __call__(self, tasks: TaskRows, tick: Tick) -> Floats:
-        """[T] of some tasks."""
+        """Return the method's accuracy on each of some tasks, [T]."""
         return accuracies(tasks, self.method, self.gatherer)
 
 
@@ -245,7 +245,7 @@ def spread_accuracies(tasks: TaskRows, method: Method, array: NDArray[Any], devi
 
 
 def validation_split(dataset: Dataset, method: ImageMethod) -> str:
-    """``validation`` or else ``train``: where the method's validation tasks come from; UserError when neither is."""
+    """Return the split for the method's validation tasks: ``validation``, else ``train``, else UserError."""
     for split in ("validation", "train"):
         if len(dataset.splits.get(split, ())) >= 2:
             return split
@@ -258,7 +258,7 @@ def validation_split(dataset: Dataset, method: ImageMethod) -> str:
 
 
 def validation_tasks(dataset: Dataset, split: str, like: TaskRows, count: int) -> TaskRows:
-    """``count`` tasks of the split's classes with the shapes of ``count`` tasks spread over ``like``.
+    """Draw ``count`` tasks of the split's classes, shaped like ``count`` tasks spread over ``like``.
 
     Ways, shots and queries per class are those of the task copied, as far as classes and images go round.
     """
@@ -292,7 +292,7 @@ def validation_tasks(dataset: Dataset, split: str, like: TaskRows, count: int) -
 def choose_settings(
     works: Sequence[Work], run: dict[str, Any], dispatch: Dispatch, save: Callable[[], None]
 ) -> list[Work]:
-    """The works with the chosen candidate in place of a method that leaves a setting open.
+    """Replace each method that leaves a setting open by the candidate that validation tasks choose.
 
     What was measured goes into ``run["choices"]`` task by task (``save`` writes it), so that an interrupted choice goes
     on where it was. The candidate with the highest mean accuracy is chosen, the lower loss deciding between equals.
@@ -322,13 +322,13 @@ def choose_settings(
 
 
 def choice_key(work: Work) -> str:
-    """One choice per testbed, dataset, backbone and method; the seed of the run has no part in it."""
+    """Return the key of a choice: one per testbed, dataset, backbone and method, whatever the run's seed."""
     unit = work.unit
     return " | ".join((unit.testbed_name, unit.dataset, unit.backbone, unit.method))
 
 
 def _record(work: Work, run: dict[str, Any]) -> tuple[dict[str, Any], list[Candidate]]:
-    """The entry of run.json for a choice, and every candidate and task that it lacks."""
+    """Return the entry of run.json for a choice, and every candidate and task that it lacks."""
     method, source = work.method, work.source
     assert isinstance(method, ImageMethod) and isinstance(source, ImageSource)
     split = validation_split(source.dataset, method)
@@ -369,7 +369,7 @@ def _settled(work: Work, records: dict[str, dict[str, Any]]) -> Work:
 def method_accuracies(
     call: str, tasks: TaskRows, features: Features, device: str = "auto"
 ) -> tuple[str, Floats]:
-    """The method's full call, and its accuracy on each task, [T]."""
+    """Return the method's full call, and its accuracy on each task, [T]."""
     from longshot.base import pick_device
     from longshot.models import feature_method
 

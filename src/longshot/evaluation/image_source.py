@@ -37,12 +37,12 @@ class ImageSource:
 
     @cached_property
     def hash(self) -> str:
-        """What stands in a unit's id in place of the features' hash: weights and preprocessing."""
+        """Return the hash of weights and preprocessing, for a unit's id in place of the features' hash."""
         return hash_text("network", self.backbone.weights_hash, self.backbone.preprocessing)
 
     @cached_property
     def network(self) -> Network:
-        """The network, frozen and in evaluation mode; built on first use (from one thread)."""
+        """Return the network, frozen and in evaluation mode; built on first use (from one thread)."""
         network = self.backbone.network()
         if self.backbone.channels_last:  # a third faster on a CPU
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -50,11 +50,11 @@ class ImageSource:
         return network
 
     def portable(self, store: ImageStore) -> tuple[ModuleBackbone, Network, ImageStore]:
-        """What ``sent_images`` makes the source of in another process, whose images come from ``store``."""
+        """Return what ``sent_images`` needs in another process, whose images come from ``store``."""
         return self.backbone.portable(network=False), self.network, store
 
     def story(self) -> dict[str, Any]:
-        """What run.json says; a part of what ``Source.story`` says about the same backbone."""
+        """Describe the source for run.json: a part of what ``Source.story`` says about the same backbone."""
         facts = {
             "backbone": self.backbone.name,
             "weights_hash": self.backbone.weights_hash,
@@ -65,7 +65,7 @@ class ImageSource:
         return {"dataset": self.dataset.name, "networks": [facts]}
 
     def tasks(self, tasks: TaskRows, chosen: Ints, seed: int = 0) -> tuple[list[ImageTask], torch.Tensor]:
-        """The tasks at positions ``chosen`` (all of one shape) with their images, and query labels [B, Q]."""
+        """Read the tasks at positions ``chosen`` (all of one shape) with images, and query labels [B, Q]."""
         made, labels = [], []
         for position in chosen.tolist():
             support, query = tasks.support.row(position), tasks.query.row(position)
@@ -77,14 +77,14 @@ class ImageSource:
     def in_blocks(
         self, tasks: TaskRows, position: int, block: int, seed: int = 0
     ) -> tuple[ImageTask, torch.Tensor, Iterator[torch.Tensor]]:
-        """The task without queries, its query labels [Q], and its queries as images, ``block`` at a time."""
+        """Return the task without queries, its query labels [Q] and its query images, ``block`` at a time."""
         images, query = self._images(tasks.support.row(position)), tasks.query.row(position)
         task = _image_task(tasks, position, seed, images, images[:0])
         blocks = (self._images(query[start : start + block]) for start in range(0, len(query), block))
         return task, _labels(tasks.query_label, position, images), blocks
 
     def bytes_per_task(self, support: int) -> int:
-        """Rough memory of adapting the network to a task: weights, gradient and moments, and what layers keep.
+        """Estimate the memory of adapting to a task: weights, gradient and moments, and what layers keep.
 
         Networks of this project keep 100 to 400 times the bytes of their input until the gradient is taken.
         """
@@ -93,7 +93,7 @@ class ImageSource:
         return 4 * 4 * weights + support * 4 * 3 * height * width * 256
 
     def _images(self, rows: Ints) -> torch.Tensor:
-        """[n, 3, H, W] float32 on the network's device."""
+        """Return images as float32 on the network's device, [n, 3, H, W]."""
         transform, device = self.backbone.transform, self.backbone.device
         scale, shift = (
             torch.tensor(v, device=device).view(3, 1, 1) for v in (transform.scale, transform.shift)
@@ -106,7 +106,7 @@ class ImageSource:
         _ = self.network, self._decoded
 
     def _pixels(self, rows: Ints) -> NDArray[np.uint8]:
-        """Bytes [n, H, W, 3]; each thread reads through its own copy of the store."""
+        """Read images as bytes, each thread through its own copy of the store; [n, H, W, 3]."""
         if self._decoded is not None:
             return self._decoded[rows if self._where is None else self._where[rows]]
         if not hasattr(self._local, "store"):
@@ -116,7 +116,7 @@ class ImageSource:
 
     @cached_property
     def _decoded(self) -> NDArray[np.uint8] | None:
-        """[n, H, W, 3] of the images in use; None when they are so many that each is better read when it is wanted."""
+        """Decode the images in use; None when so many that each is better read when wanted. [n, H, W, 3]"""
         from longshot.models import cached_pixels
 
         height, width = self.backbone.transform.size
@@ -127,7 +127,7 @@ class ImageSource:
 
     @cached_property
     def _where(self) -> Ints | None:
-        """[N] where each image of the dataset lies in ``_decoded``; None: in the dataset's order."""
+        """Return where each image of the dataset lies in ``_decoded``; None: in the dataset's order. [N]"""
         from longshot.models import row_positions
 
         return None if self.used is None else row_positions(self.used, len(self.dataset))
@@ -141,7 +141,7 @@ class _StoreOnly:
 
 
 def sent_images(backbone: ModuleBackbone, network: Network, store: ImageStore) -> ImageSource:
-    """The source in a worker of a cluster: the network came with it, and images are read task by task."""
+    """Build the source in a worker of a cluster: the network came along, images are read task by task."""
     source = ImageSource(backbone, cast("Dataset", _StoreOnly(store)))
     prepare_fixed_norms(network)
     source.__dict__.update(network=network, _decoded=None)  # cached properties of a frozen dataclass
@@ -149,7 +149,7 @@ def sent_images(backbone: ModuleBackbone, network: Network, store: ImageStore) -
 
 
 def free_memory() -> int:
-    """Bytes that can be had without swapping; half of a machine of 8 GB where the system does not say."""
+    """Return the bytes to be had without swapping; half of a machine of 8 GB where the system is silent."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         facts = dict(line.split(":", 1) for line in lines)
@@ -161,7 +161,7 @@ def free_memory() -> int:
 def _image_task(
     tasks: TaskRows, position: int, seed: int, support: torch.Tensor, query: torch.Tensor
 ) -> ImageTask:
-    """The task at ``position``, its images read; ``seed`` is that of the run."""
+    """Read the images of the task at ``position``; ``seed`` is that of the run."""
     return ImageTask(
         support=support,
         support_label=_labels(tasks.support_label, position, support),
@@ -173,5 +173,5 @@ def _image_task(
 
 
 def _labels(labels: Ragged, position: int, images: torch.Tensor) -> torch.Tensor:
-    """Labels of one task, int64, on the device of its images."""
+    """Return the labels of one task, int64, on the device of its images."""
     return torch.from_numpy(labels.row(position).astype(np.int64)).to(images.device)

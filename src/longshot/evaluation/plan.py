@@ -105,21 +105,21 @@ class EvaluationPlan:
 
     @property
     def on_images(self) -> list[ImageMethod]:
-        """Those of the methods that need images and a network."""
+        """List the methods that need images and a network."""
         return [method for method in self.methods if isinstance(method, ImageMethod)]
 
     @property
     def backbones(self) -> list[str]:
-        """The labels of the backbones."""
+        """List the labels of the backbones."""
         return list(self.opened.identities)
 
     @property
     def given(self) -> dict[str, dict[str, Features]]:
-        """Those of the backbones that are features, by label and fingerprint."""
+        """Return the backbones that are given as features, by label and fingerprint."""
         return self.opened.features
 
     def adaptable(self, backbone: str) -> ModuleBackbone:
-        """The backbone's network for the methods that adapt one; UserError when there is none."""
+        """Return the backbone's network for the methods that adapt one; UserError when there is none."""
         method = self.on_images[0].call
         if backbone in self.given:
             raise UserError(
@@ -178,7 +178,7 @@ class EvaluationPlan:
             add_entry(run["methods"], method.call, facts, f"the method {method.call}")
 
     def works(self, run: dict[str, Any]) -> list[Work]:
-        """Every unit; cells and features are entered into run.json."""
+        """List every unit, and enter cells and features into run.json."""
         entered = {(c["testbed"], c["backbone"], c["method"], c["seed"]) for c in run["cells"]}
         works: list[Work] = []
         for testbed in self.testbeds.values():
@@ -202,7 +202,7 @@ class EvaluationPlan:
         return works
 
     def cell(self, testbed: Testbed, backbone: str, method: Method | ImageMethod) -> list[Work]:
-        """The units of one testbed × backbone × method."""
+        """List the units of one testbed × backbone × method."""
         works = []
         coarsity = _coarsity(testbed)
         for dataset, fingerprint in testbed.datasets.items():
@@ -235,7 +235,7 @@ class EvaluationPlan:
         return works
 
     def _source(self, backbone: str, dataset: str, fingerprint: str) -> FeatureSource:
-        """One dataset through one backbone: as given, from the cache, or computed now."""
+        """Return the features of a dataset by a backbone: as given, from the cache, or computed now."""
         if (backbone, fingerprint) not in self._sources:
             if backbone in self.given:
                 source = features_for(self.given, backbone, dataset, fingerprint)
@@ -249,7 +249,7 @@ class EvaluationPlan:
         return self._sources[backbone, fingerprint]
 
     def rows(self, fingerprint: str) -> Ints:
-        """The images of a dataset that the tasks of all testbeds use: only these are embedded."""
+        """Return the images of a dataset that the tasks of all testbeds use: only these are embedded."""
         data = self.datasets[fingerprint]
         return used_rows(
             self._bind(testbed, name, data)
@@ -259,12 +259,12 @@ class EvaluationPlan:
         )
 
     def parts(self, backbone: str) -> Sequence[str | Backbone | Precomputed]:
-        """What ``embed`` takes for a backbone: the object itself, or the names that stand side by side."""
+        """Return what ``embed`` takes for a backbone: the object, or the names that stand side by side."""
         objects = self.opened.objects
         return [objects[backbone]] if backbone in objects else backbone_parts(self.opened.names[backbone])
 
     def milliseconds_per_image(self, backbone: str) -> float | None:
-        """Milliseconds from an image to its vector on this machine; None for features at hand."""
+        """Return milliseconds from an image to its vector on this machine; None for features at hand."""
         from longshot.models import load_backbone, probe_speed
 
         if backbone in self.given:
@@ -287,7 +287,7 @@ class EvaluationPlan:
         return self._images[backbone, fingerprint]
 
     def _bind(self, testbed: Testbed, dataset: str, rows: Features | Dataset) -> TaskRows:
-        """Row numbers; a dataset and all features of its fingerprint have their rows in the same order."""
+        """Bind tasks to row numbers; a dataset and all features of its fingerprint order rows alike."""
         key = (testbed.content_hash, dataset)
         if key not in self._bound:
             self._bound[key] = testbed.bind(dataset, rows.keys, rows.fingerprint)
@@ -295,7 +295,7 @@ class EvaluationPlan:
 
 
 def _check_queries(name: str, testbed: Testbed) -> None:
-    """UserError for a testbed with tasks that ask nothing, as a published list of support images gives."""
+    """Raise UserError where tasks of a testbed have no queries, as in a published list of support images."""
     without = int((testbed.column("query").lengths == 0).sum())
     if without:
         raise UserError(
@@ -313,7 +313,7 @@ def _keep_names(networks: list[dict[str, Any]], recorded: list[dict[str, Any]]) 
 
 
 def _cores() -> int:
-    """Cores this process may use, which a container or a scheduler may have limited."""
+    """Count the cores this process may use, which a container or a scheduler may have limited."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

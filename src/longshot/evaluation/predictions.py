@@ -150,7 +150,7 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
 
 
 def check_predictions(predictions: Predictions, testbed: Testbed) -> Ragged:
-    """The predictions in the order of the testbed's tasks; UserError naming the first thing that does not fit."""
+    """Return the predictions in the order of the testbed's tasks; UserError naming the first misfit."""
     title = f"The predictions '{predictions.name}'"
     if predictions.testbed is not None and predictions.testbed != testbed.content_hash:
         raise UserError(
@@ -252,7 +252,7 @@ def _read(file: Path) -> pa.Table:
 
 
 def _whole(values: pa.Array | pa.ChunkedArray, column: str, file: Path) -> Ints:
-    """A column of whole numbers without gaps [N]."""
+    """Return a column of whole numbers without gaps, [N]."""
     if not pa.types.is_integer(values.type):
         raise UserError(
             f"Column '{column}' of {file} holds {values.type}; it must hold whole numbers, or lists of them for "
@@ -268,7 +268,7 @@ def _whole(values: pa.Array | pa.ChunkedArray, column: str, file: Path) -> Ints:
 
 
 def _by_query(table: pa.Table, tasks: Ints, file: Path) -> tuple[Ints, Ragged]:
-    """Rows of single queries → one row per task; query numbers run from 0 within a task."""
+    """Gather rows of single queries into one row per task; query numbers run from 0 within a task."""
     labels = _whole(table["prediction"], "prediction", file)
     if "query" not in table.column_names:
         raise UserError(
@@ -302,7 +302,7 @@ class PredictionScores:
     paired: list[dict[str, Any]]  # against every series of a run on the same testbed
 
     def record(self) -> dict[str, Any]:
-        """All but the rows per task as plain values, for JSON."""
+        """Return all but the rows per task as plain values, for JSON."""
         return {"testbed": self.testbed, "checked": self.checked, "scores": self.means, "paired": self.paired}
 
 
@@ -357,7 +357,7 @@ def score(
 
 
 def _means(predictions: Predictions, table: pa.Table) -> list[dict[str, Any]]:
-    """Means with intervals over all tasks, then per dataset where there are several."""
+    """Compute means with intervals over all tasks, then per dataset where there are several."""
     names = sorted(table["dataset"].unique().to_pylist())
     parts = [("all", table)]
     if len(names) > 1:
@@ -373,7 +373,7 @@ def _means(predictions: Predictions, table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _compare(table: pa.Table, testbed: Testbed, run: Results) -> list[dict[str, Any]]:
-    """The predictions against every series of a run on the same testbed, paired by task, Holm-corrected."""
+    """Compare the predictions with every series of a run on the testbed: paired by task, Holm-corrected."""
     by_task = table.sort_by("task")
     measured = run.table()
     cells = [cell for cell in run.run["cells"] if cell["testbed"] == testbed.content_hash]

@@ -31,12 +31,12 @@ _OPTIONAL = ("onnxruntime", "openvino")  # engines
 
 
 def now() -> str:
-    """The time in UTC, to the second."""
+    """Return the time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def surroundings(device: str) -> dict[str, Any]:
-    """Package versions, source revision and machine, as they stand in run.json."""
+    """Describe package versions, source revision and machine, as they stand in run.json."""
     return {
         "python": platform.python_version(),
         "packages": {
@@ -54,7 +54,7 @@ def surroundings(device: str) -> dict[str, Any]:
 
 
 def _distributions(name: str) -> list[metadata.Distribution]:
-    """The package of this name, in a list that is empty where it is not installed."""
+    """List the package of this name; the list is empty where it is not installed."""
     try:
         return [metadata.distribution(name)]
     except metadata.PackageNotFoundError:
@@ -63,7 +63,7 @@ def _distributions(name: str) -> list[metadata.Distribution]:
 
 @cache
 def source_revision() -> str | None:
-    """Git commit of the source ('-dirty' behind it when changed), None for an installed package."""
+    """Return the source's Git commit ('-dirty' behind it when changed), None for an installed package."""
     here = Path(__file__).resolve()
 
     def git(*args: str) -> str | None:
@@ -135,7 +135,7 @@ def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
 
 
 def _tested(plan: EvaluationPlan, testbed: Testbed, name: str) -> TestedImages:
-    """The images that a testbed takes from a dataset: their classes and, as far as they are known, their digests."""
+    """Return the images a testbed takes from a dataset: their classes and, where known, their digests."""
     from longshot.audit import SeenImages, TestedImages
     from longshot.data import short_digests
 
@@ -180,7 +180,7 @@ def record_unleaked(run: dict[str, Any], results: Results) -> None:
 
 
 def unleaked_accuracy(testbed: Testbed, support: Ragged, query: Ragged, rows: pa.Table) -> dict[str, Any]:
-    """Accuracy of result rows without leaked queries, and without tasks in which anything leaked.
+    """Compute the accuracy of result rows without leaked queries, and without tasks with any leak.
 
     ``support`` and ``query`` flag the images of every task of the testbed that leaked.
     """
@@ -205,7 +205,7 @@ def unleaked_accuracy(testbed: Testbed, support: Ragged, query: Ragged, rows: pa
 
 
 def _mean(values: Floats, number: int, of: int) -> dict[str, float | int | None]:
-    """A mean with half its 95 % interval, as far as there are values."""
+    """Return a mean with half its 95 % interval, as far as there are values."""
     mean, half = None, None
     if len(values):
         interval = mean_interval(values)
@@ -214,7 +214,7 @@ def _mean(values: Floats, number: int, of: int) -> dict[str, float | int | None]
 
 
 def _leaked_flags(testbed: Testbed, part: str, leaks: Sequence[Mapping[str, Any]]) -> Ragged:
-    """Which support or query images of every task leaked."""
+    """Flag the support or query images of every task that leaked."""
     from longshot.audit import unpack_mask
 
     images = testbed.column(part)

@@ -53,12 +53,12 @@ class Results:
 
     @property
     def name(self) -> str:
-        """The folder, or ``results in memory``: for sentences."""
+        """Return the folder, or ``results in memory``: for sentences."""
         return str(self.store)
 
     @property
     def path(self) -> Path:
-        """The folder of the run; UserError for results that are held in memory."""
+        """Return the folder of the run; UserError for results that are held in memory."""
         if self.store.path is None:
             raise UserError(
                 "These results are held in memory and have no folder", "evaluate with {out:FOLDER}"
@@ -66,7 +66,7 @@ class Results:
         return self.store.path
 
     def __repr__(self) -> str:
-        """At most five lines: where the results are, and the first series, mean ± half its 95 % interval."""
+        """Describe the results in at most five lines: where they are, and the means of the first series."""
         from longshot.evaluation.views import with_half
 
         records = self.summary()
@@ -81,7 +81,7 @@ class Results:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The summary as a table, for notebooks; the caption says what ± stands for."""
+        """Render the summary as a table, for notebooks; the caption says what ± stands for."""
         from longshot.evaluation.views import html_table, summary_rows
 
         return html_table(
@@ -91,7 +91,7 @@ class Results:
     def select(
         self, testbed: Selection = None, backbone: Selection = None, method: Selection = None
     ) -> Results:
-        """A view of some of the results; nothing is copied.
+        """Return a view of some of the results; nothing is copied.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class Results:
         return Results(self.store, run)
 
     def _chosen(self, kind: str, names_given: Selection, match: Callable[[str], list[str]]) -> set[str]:
-        """The keys of ``run[kind + "s"]`` that are meant; UserError for what matches none."""
+        """Return the keys of ``run[kind + "s"]`` that are meant; UserError for what matches none."""
         entries = self.run[f"{kind}s"]
         if names_given is None:
             return {*entries, *(cell[kind] for cell in self.run["cells"])}
@@ -143,7 +143,7 @@ class Results:
         return {key for keys in matched.values() for key in keys}
 
     def missing(self) -> list[str]:
-        """Ids of units that were asked for and are not there: not empty while a run is not finished.
+        """List the ids of units that were asked for and are not there: not empty while a run is not finished.
 
         Examples
         --------
@@ -153,7 +153,7 @@ class Results:
         return [unit for cell in self.run["cells"] for unit in cell["units"] if not self.store.has(unit)]
 
     def table(self) -> pa.Table:
-        """All rows, in the order asked for and by task; ``seconds`` joined in, ``scores`` where they were kept.
+        """Return all rows, in the order asked for and by task, with ``seconds``, and ``scores`` where kept.
 
         Examples
         --------
@@ -177,7 +177,7 @@ class Results:
         return pa.concat_tables(cells, promote_options="default").combine_chunks()
 
     def _check_tasks(self, tasks: pa.ChunkedArray, cell: dict[str, Any], parts: int) -> None:
-        """UserError when the parts of a finished cell do not hold each task of its testbed once."""
+        """Raise UserError when the parts of a finished cell do not hold each task of its testbed once."""
         expected = self.run["testbeds"][cell["testbed"]].get("tasks")
         complete = expected is not None and parts == len(cell["units"])
         if len(tasks.unique()) < len(tasks) or (complete and len(tasks) != expected):
@@ -189,7 +189,7 @@ class Results:
             )
 
     def to_pandas(self) -> Any:
-        """All rows as a ``pandas.DataFrame``; the columns are those of :meth:`table`.
+        """Return all rows as a ``pandas.DataFrame``; the columns are those of :meth:`table`.
 
         Examples
         --------
@@ -245,7 +245,7 @@ class Results:
         return plot_summary(self.summary(), path, force=force)
 
     def summary(self) -> list[dict[str, Any]]:
-        """One record per testbed × backbone × method × seed, in the order asked for.
+        """Return one record per testbed × backbone × method × seed, in the order asked for.
 
         ``accuracy`` … ``loss`` are means over tasks, each with ``<name>_ci95`` = [low, high] (None for a single
         task); ``ci95`` is half the width of accuracy's interval, for other tasks of these classes, and
@@ -295,7 +295,7 @@ class Results:
         return records
 
     def testbed(self, content_hash: str) -> Testbed:
-        """The run's own copy of a testbed; UserError when it is gone or damaged.
+        """Read the run's own copy of a testbed; UserError when it is gone or damaged.
 
         Parameters
         ----------
@@ -325,7 +325,7 @@ def accuracy_halves(testbed: Testbed, rows: pa.Table) -> tuple[float | None, flo
 
 
 def _of_cell(part: pa.Table, cell: dict[str, Any], run: str, unit: str) -> pa.Table:
-    """The rows of a unit under the backbone's name in ``cell``; UserError when they are of another cell.
+    """Return the rows of a unit under the backbone's name in ``cell``; UserError if they are of another cell.
 
     The same network may have been evaluated under another name before: its units are the same, and so are their rows.
     """
@@ -345,7 +345,7 @@ def _of_cell(part: pa.Table, cell: dict[str, Any], run: str, unit: str) -> pa.Ta
 
 
 def cell_rows(table: pa.Table, cell: dict[str, Any]) -> pa.Table:
-    """The rows of ``table`` that belong to one testbed × backbone × method × seed."""
+    """Select the rows of ``table`` that belong to one testbed × backbone × method × seed."""
     mask = pc.equal(table["testbed"], cell["testbed"])
     for key in CELL[1:]:
         mask = pc.and_(mask, pc.equal(table[key], cell[key]))
@@ -353,7 +353,7 @@ def cell_rows(table: pa.Table, cell: dict[str, Any]) -> pa.Table:
 
 
 def match_testbeds(names: dict[str, str], text: str) -> list[str]:
-    """The content hashes that ``text`` means: by name, or by how the hash begins.
+    """Return the content hashes that ``text`` means: by name, or by how the hash begins.
 
     >>> match_testbeds({"ab12": "easy", "cd34": "hard"}, "hard")
     ['cd34']
@@ -364,7 +364,7 @@ def match_testbeds(names: dict[str, str], text: str) -> list[str]:
 
 
 def match_methods(calls: Iterable[str], methods: Sequence[str]) -> list[str]:
-    """The calls that are meant: those equal to one in ``methods``, else those with its name; all where none is given.
+    """Select the calls equal to one in ``methods``, else those with its name; all where none is given.
 
     >>> match_methods(["protonet", "protonet(distance='cosine')", "ridge"], ['protonet(distance="cosine")'])
     ["protonet(distance='cosine')"]

@@ -145,7 +145,7 @@ def compare(
 
 
 def _footnotes(runs: Sequence[Results]) -> dict[str, Any]:
-    """What must be said beside a comparison: images known by name alone, judges, what training saw."""
+    """Collect the notes beside a comparison: images known by name alone, judges, what training saw."""
     sayings = {"names_only": names_only, "judges": say_judges, "leaks": say_leaks}
     notes = {
         key: tuple(dict.fromkeys(n for run in runs for n in say(run.run))) for key, say in sayings.items()
@@ -155,7 +155,7 @@ def _footnotes(runs: Sequence[Results]) -> dict[str, Any]:
 
 
 def _check_gate(run_b: Results | None, bound: float | None, undecided: str) -> None:
-    """UserError for a gate that could not mean anything."""
+    """Raise UserError for a gate that could not mean anything."""
     if undecided not in get_args(Policy):
         raise UserError(f"{{undecided}} is '{undecided}', but it must be {' or '.join(get_args(Policy))}.")
     if bound is None:
@@ -172,7 +172,7 @@ def _check_gate(run_b: Results | None, bound: float | None, undecided: str) -> N
 
 
 def _check_decidable(compared: RunComparison) -> None:
-    """UserError when a pair has fewer tasks than the test could ever decide it with."""
+    """Raise UserError when a pair has fewer tasks than the test could ever decide it with."""
     fewest = compared.fewest_tasks
     least = min(compared.pairs, key=lambda pair: pair.result.n)
     if least.result.n >= fewest:
@@ -206,7 +206,7 @@ def compare_runs(
     allow_missing: bool = False,
     seed: int = 0,
 ) -> MatchedRuns:
-    """B against A on the tasks of the same testbeds, series by series; also what had no partner, in words.
+    """Compare B with A on the tasks of the same testbeds, series by series; name what has no partner.
 
     Series match when backbone, method and seed are equal. If none are, and one of these is the only one of its
     kind on either side (two runs of the same methods through one backbone each), it does not count; so two runs
@@ -232,7 +232,7 @@ def compare_runs(
 
 
 def _alone(side: Side, matched: set[RunSeries]) -> list[str]:
-    """The series of one side that were not compared, in words."""
+    """Name the series of one side that were not compared."""
     alone = [f"{series} ({side.name})" for series in side.values if series not in matched]
     return alone + [f"{series} ({side.name}, 0 result rows)" for series in side.empty]
 
@@ -245,7 +245,7 @@ def compare_within(
     testbed: str | None = None,
     seed: int = 0,
 ) -> list[Compared]:
-    """All pairs of series of one run, testbed by testbed, p corrected for their number."""
+    """Compare all pairs of series of one run, testbed by testbed, p corrected for their number."""
     jobs = []
     most = 0
     for content_hash in chosen_testbeds(run, testbed):
@@ -283,7 +283,7 @@ def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Com
 
 
 def _over_classes(run: Results, jobs: list[_Job]) -> list[Interval | None]:
-    """The interval of each difference that holds for other classes too; None, with a note, without the testbed."""
+    """Compute the interval of each difference over other classes; None, with a note, without the testbed."""
     from longshot.evaluation.testbed_statistics import ClassIntervals
 
     queries: dict[str, ClassIntervals | None] = {}
@@ -307,7 +307,7 @@ def _over_classes(run: Results, jobs: list[_Job]) -> list[Interval | None]:
 def _same_testbeds(
     a: Results, b: Results, testbed: str | None, allow_missing: bool
 ) -> tuple[list[str], list[str]]:
-    """The hashes both runs have, and those that B lacks; UserError when either has another one that it may not have."""
+    """Return the hashes both runs have, and those B lacks; UserError when either has one it may not have."""
     hashes_a = chosen_testbeds(a, testbed)
     hashes_b = chosen_testbeds(b, testbed)
     shared = [content_hash for content_hash in hashes_a if content_hash in hashes_b]
@@ -328,7 +328,7 @@ def _same_testbeds(
 
 
 def _match(side_a: Side, side_b: Side) -> list[tuple[RunSeries, RunSeries]]:
-    """Pairs of series, one of either side; UserError when nothing fits."""
+    """Pair the series of both sides; UserError when nothing fits."""
     keys: tuple[Callable[[RunSeries], Hashable], ...] = (
         lambda s: (s.backbone, s.method, s.seed),
         lambda s: (s.method, s.seed),
@@ -351,7 +351,7 @@ def _match(side_a: Side, side_b: Side) -> list[tuple[RunSeries, RunSeries]]:
 
 
 def _job(content_hash: str, side_a: Side, a: RunSeries, side_b: Side, b: RunSeries) -> _Job:
-    """Both series' values in task order; UserError when one lacks tasks that the other has."""
+    """Return both series' values in task order; UserError when one lacks tasks that the other has."""
     before, after = side_a.values[a], side_b.values[b]
     if not np.array_equal(before.tasks, after.tasks):
         raise UserError(
@@ -363,7 +363,7 @@ def _job(content_hash: str, side_a: Side, a: RunSeries, side_b: Side, b: RunSeri
 
 
 def chosen_testbeds(run: Results, testbed: str | None) -> list[str]:
-    """Content hashes of a run's testbeds, or of the one whose name or hash (or its beginning) is ``testbed``.
+    """Return the hashes of a run's testbeds, or of the one with the name or (beginning of) hash ``testbed``.
 
     In the order asked for, which the cells keep; a file holds the testbeds sorted by hash.
     """
@@ -380,7 +380,7 @@ def chosen_testbeds(run: Results, testbed: str | None) -> list[str]:
 
 
 def read_side(run: Results, content_hash: str, metric: str, methods: Sequence[str]) -> Side:
-    """Values of one testbed by series, in the order asked for; UserError when nothing is left."""
+    """Read the values of one testbed by series, in the order asked for; UserError when nothing is left."""
     if metric not in METRICS:
         raise UserError(f"There is no metric '{metric}'; choose one of {', '.join(METRICS)}.")
     table = run.table()
@@ -410,7 +410,7 @@ def read_side(run: Results, content_hash: str, metric: str, methods: Sequence[st
 
 
 def _metric(run: Results, series: RunSeries, rows: pa.Table, metric: str) -> Floats:
-    """A metric of all tasks [T]; UserError where a task has none."""
+    """Return a metric of all tasks, [T]; UserError where a task has none."""
     values: Floats = rows[metric].to_numpy().astype(np.float64)
     absent = int((~np.isfinite(values)).sum())
     if absent:

@@ -33,7 +33,7 @@ class FeatureSource:
 
     @property
     def view(self) -> str:
-        """What is the same whichever images are in use: dataset's names, networks, dtypes."""
+        """Return the hash of what does not depend on the images in use: dataset's names, networks, dtypes."""
         return _joined_hash([features.view for features in self.features])
 
     def hash_of(self, tasks: TaskRows) -> str:
@@ -45,11 +45,11 @@ class FeatureSource:
 
     @property
     def dim(self) -> int:
-        """Numbers per image, over all backbones."""
+        """Return the numbers per image, over all backbones."""
         return sum(features.dim for features in self.features)
 
     def story(self) -> dict[str, Any]:
-        """What run.json says about these features."""
+        """Describe these features for run.json."""
         return {
             "dataset": self.features[0].dataset,
             "hash": self.view,
@@ -74,12 +74,12 @@ def _joined_hash(hashes: Sequence[str]) -> str:
 
 
 def used_rows(tasks: Iterable[TaskRows]) -> Ints:
-    """The rows that some tasks use, each once, ascending."""
+    """Return the rows that some tasks use, each once, ascending."""
     return np.unique(np.concatenate([part.values for each in tasks for part in (each.support, each.query)]))
 
 
 def as_list(parameter: Any) -> list[Any]:
-    """One thing or several as a list; text, arrays and modules are one thing.
+    """Return one thing or several as a list; text, arrays and modules are one thing.
 
     >>> as_list("pixels"), as_list(("a", "b"))
     (['pixels'], ['a', 'b'])
@@ -91,7 +91,7 @@ def as_list(parameter: Any) -> list[Any]:
 
 
 def describe_value(value: object) -> str:
-    """A value with its type, for messages.
+    """Describe a value with its type, for messages.
 
     >>> describe_value(3)
     '3 (int)'
@@ -128,7 +128,7 @@ def open_testbeds(
 def open_distinct_testbeds(
     testbeds: TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike],
 ) -> dict[str, Testbed]:
-    """The testbeds by name; two of the same name are one too many, even where they hold the same tasks."""
+    """Open the testbeds by name; UserError where two have one name, even where they hold the same tasks."""
     count = len(testbeds) if isinstance(testbeds, Mapping) else len(as_list(testbeds))
     beds = open_testbeds(testbeds)
     if len(beds) < count:
@@ -217,7 +217,7 @@ class OpenedBackbones:
     sources: dict[str, list[Backbone | Precomputed]] = field(default_factory=dict)
 
     def enter(self, label: str, identity: str, *, chosen: bool) -> str:
-        """The label under which a network stands: that of its first mention.
+        """Enter a network and return its label: that of its first mention.
 
         UserError where the label means another network, or where one network was given two labels.
         """
@@ -252,7 +252,7 @@ class OpenedBackbones:
 
 
 def joint_identity(sources: Sequence[Backbone | Precomputed]) -> str:
-    """The identity of a backbone, or of several side by side."""
+    """Return the identity of a backbone, or of several side by side."""
     identities = [source.identity for source in sources]
     return identities[0] if len(identities) == 1 else hash_text("side by side", *identities)
 
@@ -315,7 +315,7 @@ def _labelled(several: object) -> list[tuple[str | None, Any]]:
 def find_datasets(
     testbeds: Mapping[str, Testbed], datasets: Mapping[str, Dataset | str | Path]
 ) -> tuple[dict[str, Testbed], dict[str, Dataset]]:
-    """The testbeds bound to what they use, and fingerprint → dataset; ``datasets`` (name → dataset or path) come first.
+    """Bind the testbeds to datasets, those in ``datasets`` first; return them and fingerprint → dataset.
 
     UserError where images that a testbed uses are missing or altered.
     """
@@ -360,7 +360,7 @@ def _note_copies(testbed: Testbed) -> None:
 
 
 def check_features(testbed: Testbed, name: str, features: Features) -> None:
-    """UserError where features were made from other images than a testbed's; a note where that cannot be told."""
+    """Raise UserError where features are of other images than a testbed's; note where that cannot be told."""
     content = testbed.content[name]
     if content.identity == "names":
         return
@@ -389,7 +389,7 @@ def check_features(testbed: Testbed, name: str, features: Features) -> None:
 def features_for(
     grouped: Mapping[str, Mapping[str, Features]], backbone: str, name: str, fingerprint: str
 ) -> FeatureSource:
-    """The given features of one dataset; UserError when they are of another dataset or another shape."""
+    """Return the given features of one dataset; UserError when they are of another dataset or shape."""
     by_fingerprint = grouped[backbone]
     if fingerprint not in by_fingerprint:
         other = next(iter(by_fingerprint.values()))

@@ -116,7 +116,7 @@ class RunRecord(LooseRecord):
 
 
 def new_run() -> dict[str, Any]:
-    """The run.json of a run without results; see :class:`RunRecord`."""
+    """Return the run.json of a run without results; see :class:`RunRecord`."""
     return {"format": FORMAT, "testbeds": {}, "backbones": {}, "methods": {}, "cells": [], "sessions": []}
 
 
@@ -126,7 +126,7 @@ def write_run(folder: Path, run: Mapping[str, Any]) -> None:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """The record of a run; UserError when the folder holds none, or one of another format, damaged or changed.
+    """Read the record of a run; UserError without one, or when it is damaged, changed or of another format.
 
     Evaluations that write to one bucket at once have a record each (``writers/*/run.json``); all are added up.
     """
@@ -139,7 +139,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def writer_folders(folder: Path) -> list[Path]:
-    """Where evaluations that write to one bucket keep their own records."""
+    """List the folders where evaluations that write to one bucket keep their own records."""
     writers = folder / "writers"
     return sorted(file.parent for file in writers.glob("*/run.json")) if writers.is_dir() else []
 
@@ -168,7 +168,7 @@ def _read_own(folder: Path) -> dict[str, Any]:
 
 
 def _check_format(path: Path, run: Any) -> None:
-    """UserError unless the file says that it is a run of the format that is read here."""
+    """Raise UserError unless the file says that it is a run of the format that is read here."""
     if not isinstance(run, dict):
         raise UserError(f"{path} is damaged: it holds no record of a run", _RESTORE)
     if run.get("format") != FORMAT:
@@ -179,7 +179,7 @@ def _check_format(path: Path, run: Any) -> None:
 
 
 def _check_record(path: Path, run: dict[str, Any]) -> None:
-    """UserError for a record that lacks something, holds other kinds of values, or does not fit together."""
+    """Raise UserError for a record that lacks something, holds wrong kinds of values, or is inconsistent."""
     try:
         json.dumps(run, ensure_ascii=False).encode("utf-8")  # half of a surrogate pair is no text
         record = read_record(RunRecord, run, "it")
@@ -200,13 +200,13 @@ def _check_record(path: Path, run: dict[str, Any]) -> None:
 
 
 def _checksum(run: Mapping[str, Any]) -> str:
-    """SHA-256 of the record as it reads back from JSON, whatever the order of its names."""
+    """Return the SHA-256 of the record as it reads back from JSON, whatever the order of its names."""
     plain = json.loads(json.dumps(run))
     return hash_text(json.dumps(plain, sort_keys=True, separators=(",", ":")))
 
 
 def open_folder(folder: Path) -> dict[str, Any]:
-    """The run to extend, or a new one; UserError when the folder holds something else."""
+    """Read the run to extend, or make a new one; UserError when the folder holds something else."""
     if (folder / "run.json").exists() or writer_folders(folder):
         return read_run(folder)
     claim_folder(folder, "run", ("run.json",), besides=("testbeds", "writers"))
@@ -253,7 +253,7 @@ def add_network(run: dict[str, Any], label: str, identity: str) -> str:
 
 
 def merged(run: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of all that two records of a run say; ``run`` comes first and its labels stand.
+    """Merge two records of a run; ``run`` comes first and its labels stand.
 
     UserError where a name means one thing here and another there.
     """
@@ -314,7 +314,7 @@ def _merge_testbeds(own: dict[str, Any], other: Mapping[str, Any]) -> None:
 
 
 def _merge_choices(total: dict[str, Any], other: Mapping[str, Any]) -> None:
-    """Settings chosen on validation tasks: a candidate that either measured on a task is measured."""
+    """Merge the settings chosen on validation tasks: what either measured on a task is measured."""
     for key, choice in other.get("choices", {}).items():
         own = total.setdefault("choices", {}).setdefault(key, copy.deepcopy(choice))
         measured = own.setdefault("measured", {})
@@ -329,7 +329,7 @@ def _merge_choices(total: dict[str, Any], other: Mapping[str, Any]) -> None:
 
 
 def _sessions(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each session once, as its own writer tells it: the one that is finished; in the order of their start."""
+    """List each session once in the order of start, as its writer recorded it, finished if there is such."""
     by_writer: dict[Any, dict[str, Any]] = {}
     for session in sessions:
         key = (session.get("writer"), session.get("started"))
@@ -356,7 +356,7 @@ def add_entry(entries: dict[str, Any], key: str, facts: dict[str, Any], describe
 
 
 def _agree(a: Any, b: Any) -> bool:
-    """Equal wherever both say something."""
+    """Tell whether two values are equal wherever both say something."""
     if isinstance(a, dict) and isinstance(b, dict):
         return all(_agree(a[key], b[key]) for key in {*a} & {*b})
     if isinstance(a, list) and isinstance(b, list):
@@ -365,7 +365,7 @@ def _agree(a: Any, b: Any) -> bool:
 
 
 def _merged(a: Any, b: Any) -> Any:
-    """What two values that agree say together."""
+    """Merge two values that agree."""
     if isinstance(a, dict) and isinstance(b, dict):
         return {**b, **{key: _merged(a[key], b.get(key, a[key])) for key in a}}
     if isinstance(a, list) and isinstance(b, list):

@@ -41,7 +41,7 @@ _ANEW = "call {evaluate()} again as before, which writes it anew, or take an unc
 
 
 def testbed_path(folder: Path, content_hash: str) -> Path:
-    """Where a run keeps its copy of a testbed."""
+    """Return where a run keeps its copy of a testbed."""
     return folder / "testbeds" / f"{content_hash}.parquet"
 
 
@@ -55,16 +55,16 @@ class RunFolder:
         return str(self.path)
 
     def read(self) -> dict[str, Any]:
-        """The record of the run; UserError when the folder holds none."""
+        """Read the record of the run; UserError when the folder holds none."""
         return read_run(self.path)
 
     def begin(self) -> dict[str, Any]:
-        """The record to extend, or a new one."""
+        """Return the record to extend, or a new one."""
         return open_folder(self.path)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Held while results are written: one evaluation at a time writes into a folder."""
+        """Lock the folder while results are written: one evaluation at a time writes into it."""
         open_folder(self.path)  # refuse a foreign folder before anything is written into it
         with contextlib.ExitStack() as stack:
             try:
@@ -94,7 +94,7 @@ class RunFolder:
         testbed.save(path, force=True)
 
     def testbed(self, content_hash: str) -> Testbed:
-        """The run's own copy of a testbed; UserError when it is gone, damaged or another one."""
+        """Read the run's own copy of a testbed; UserError when it is gone, damaged or another one."""
         from longshot.tasks import Testbed
 
         path = testbed_path(self.path, content_hash)
@@ -111,11 +111,11 @@ class RunFolder:
         return testbed
 
     def state(self, unit: Unit, with_scores: bool) -> str:
-        """'done', 'missing', 'damaged' or 'no scores'."""
+        """Return 'done', 'missing', 'damaged' or 'no scores'."""
         return units.part_state(self.path, unit, with_scores)
 
     def has(self, unit_id: str) -> bool:
-        """Whether the unit has been computed."""
+        """Tell whether the unit has been computed."""
         return units.part_path(self.path, unit_id).exists()
 
     def write(self, unit: Unit, columns: Mapping[str, Any]) -> None:
@@ -123,7 +123,7 @@ class RunFolder:
         units.write_unit(self.path, unit, columns)
 
     def part(self, unit_id: str) -> pa.Table | None:
-        """The rows of a unit with their ``seconds``; None when it has not been computed."""
+        """Read the rows of a unit with their ``seconds``; None when it has not been computed."""
         if not self.has(unit_id):
             return None
         try:
@@ -147,34 +147,34 @@ class RunMemory:
         return "results in memory"
 
     def read(self) -> dict[str, Any]:
-        """The record of the run."""
+        """Return the record of the run."""
         return self._run
 
     begin = read
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Nothing to hold: nobody else sees these results."""
+        """Lock nothing: nobody else sees these results."""
         return contextlib.nullcontext()
 
     def save(self, run: Mapping[str, Any]) -> None:
-        """Nothing to write: the record is the one that ``begin`` handed out."""
+        """Write nothing: the record is the one that ``begin`` handed out."""
 
     def keep_testbed(self, testbed: Testbed) -> None:
         """Hold on to the testbed."""
         self._testbeds[testbed.content_hash] = testbed
 
     def testbed(self, content_hash: str) -> Testbed:
-        """The testbed with this content hash; UserError when the run has no such one."""
+        """Return the testbed with this content hash; UserError when the run has no such one."""
         if content_hash not in self._testbeds:
             raise UserError(f"{self} have no testbed {content_hash[:12]}…")
         return self._testbeds[content_hash]
 
     def state(self, unit: Unit, with_scores: bool) -> str:
-        """'done' or 'missing'."""
+        """Return 'done' or 'missing'."""
         return "done" if self.has(unit.id) else "missing"
 
     def has(self, unit_id: str) -> bool:
-        """Whether the unit has been computed."""
+        """Tell whether the unit has been computed."""
         return unit_id in self._parts
 
     def write(self, unit: Unit, columns: Mapping[str, Any]) -> None:
@@ -182,7 +182,7 @@ class RunMemory:
         self._parts[unit.id] = units.unit_rows(unit, columns)
 
     def part(self, unit_id: str) -> pa.Table | None:
-        """The rows of a unit with their ``seconds``; None when it has not been computed."""
+        """Return the rows of a unit with their ``seconds``; None when it has not been computed."""
         return self._parts.get(unit_id)
 
 
@@ -212,7 +212,7 @@ _CLAIM = "claim"  # a record that has not been compared with those of others yet
 
 
 def open_store(location: Location, *, new: bool = False, writes: bool = False) -> RunFolder:
-    """The run in a folder or at a URL.
+    """Open the run in a folder or at a URL.
 
     Parameters
     ----------
@@ -244,18 +244,18 @@ class RemoteRun(RunFolder):
         return shown_location(self.url)
 
     def read(self) -> dict[str, Any]:
-        """The record of the run; UserError when the URL holds none."""
+        """Read the record of the run; UserError when the URL holds none."""
         with self._named():
             return super().read()
 
     def begin(self) -> dict[str, Any]:
-        """The record to extend, or a new one."""
+        """Return the record to extend, or a new one."""
         with self._named():
             return super().begin()
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Nobody is locked out; what others write in the meantime is brought here at the end."""
+        """Lock nobody out; what others write in the meantime is brought here at the end."""
         self.begin()  # refuse a foreign folder
         folder = lasting_work_folder()
         link_files(local_copy(self.url, or_nothing=True, grows=True), folder)
@@ -322,7 +322,7 @@ class RemoteRun(RunFolder):
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
-        """Sentences about the copy are about the URL."""
+        """Name the URL in place of the local copy in errors raised in the block."""
         try:
             yield
         except UserError as error:

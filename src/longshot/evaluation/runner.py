@@ -180,14 +180,14 @@ def _run(
 
 
 def _name(work: Work) -> str:
-    """What people call a unit."""
+    """Name a unit for people."""
     unit = work.unit
     tasks = f"tasks {unit.start} to {unit.stop - 1} of '{unit.testbed_name}'"
     return f"{unit.method} on {unit.backbone}, {tasks}"
 
 
 def _affordable(plan: EvaluationPlan, works: Sequence[Work]) -> int:
-    """At most ``plan.workers``, and no more than have room for their largest batch or adapted network."""
+    """Return how many of ``plan.workers`` have room for their largest batch or adapted network."""
     allowed = plan.workers
     for work in works:
         if not len(work.bound):
@@ -219,7 +219,7 @@ def estimate_evaluation(
     save_scores: bool = False,
     **settings: Any,
 ) -> list[dict[str, Any]]:
-    """What ``evaluate`` with the same arguments would take; all is checked and nothing is written.
+    """Estimate what ``evaluate`` with the same arguments would take; check all and write nothing.
 
     Returns
     -------
@@ -257,7 +257,7 @@ def estimate_evaluation(
 
 
 def _embedding(plan: EvaluationPlan) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Records of what must be embedded first, and the width of every backbone."""
+    """List records of what must be embedded first, and return the width of every backbone."""
     from longshot.models import estimate_embedding
 
     dims = {name: next(iter(by_dataset.values())).dim for name, by_dataset in plan.given.items()}
@@ -287,7 +287,7 @@ def _estimated(*values: Any) -> dict[str, Any]:
 
 @torch.no_grad()
 def _probe(testbed: Testbed, method: Method, dim: int, device: torch.device) -> float:
-    """Seconds per task on one thread: one batch of the testbed's middle-sized task, features made up."""
+    """Measure seconds per task on one thread: one batch of the middle-sized task with made-up features."""
     support, query = testbed.column("support_label"), testbed.column("query_label")
     middle = _middle(testbed)
     size = int(support.lengths[middle]), int(query.lengths[middle])
@@ -313,7 +313,7 @@ def _probe(testbed: Testbed, method: Method, dim: int, device: torch.device) -> 
 
 
 def _probe_network(testbed: Testbed, method: ImageMethod, backbone: ModuleBackbone) -> float:
-    """Seconds per task on one thread: what the method says of a middle-sized task, a gradient step timed."""
+    """Estimate seconds per task on one thread: a gradient step timed, scaled to a middle-sized task."""
     frozen = backbone.network()
     prepare_fixed_norms(frozen)
     network = trainable_copy(frozen)
@@ -334,7 +334,7 @@ def _probe_network(testbed: Testbed, method: ImageMethod, backbone: ModuleBackbo
 
 
 def _middle(testbed: Testbed) -> int:
-    """The task of middle size."""
+    """Return the number of the task of middle size."""
     lengths = testbed.column("support_label").lengths
     return int(np.argsort(lengths, kind="stable")[len(testbed) // 2])
 

@@ -80,7 +80,7 @@ def find_mistakes(
 
 
 def measure_confidences(testbed: Testbed, tasks: ArrayLike, scores: Any) -> tuple[Floats, Bools]:
-    """Confidence and correctness of every query from saved scores; see :func:`longshot.statistics.confidences`.
+    """Compute confidence and correctness of every query from saved scores, as ``statistics.confidences``.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def measure_confidences(testbed: Testbed, tasks: ArrayLike, scores: Any) -> tupl
 
 
 def shared_queries(a: Testbed, b: Testbed) -> Bools:
-    """Which tasks 0 … min(len) − 1 ask the same: same dataset, same classes, same query images (in any order).
+    """Tell which tasks 0 … min(len) − 1 ask the same: dataset, classes and query images (in any order).
 
     Testbeds drawn with one seed that differ in how the support is chosen share the queries of all tasks; if every
     entry is true and the lengths agree, their results can be compared task by task.
@@ -147,7 +147,7 @@ def _check_lengths(predictions: Ragged, labels: Ragged) -> None:
 
 
 def numbered_classes(testbed: Testbed) -> tuple[Ragged, tuple[tuple[str, str], ...]]:
-    """The classes of every task as numbers, and what they count: (dataset, class id), sorted."""
+    """Number the classes of every task; return numbers and the sorted (dataset, class id) they stand for."""
     classes = ragged(testbed.table, "classes")
     words = dictionary(testbed.table, "classes").to_pylist()
     datasets, source = np.unique(
@@ -164,7 +164,7 @@ def numbered_classes(testbed: Testbed) -> tuple[Ragged, tuple[tuple[str, str], .
 
 
 def as_ragged(lists: Any) -> Ragged:
-    """An Arrow list array (or chunked, or Python sequences) as flat numbers."""
+    """Convert an Arrow list array (or chunked, or Python sequences) to flat numbers."""
     if isinstance(lists, pa.ChunkedArray):
         lists = lists.combine_chunks()
     if isinstance(lists, pa.Array):
@@ -190,7 +190,7 @@ class ClassIntervals:
         self.task_classes = TaskClasses(classes.owners, classes.values, source)
 
     def right(self, predictions: Any) -> Floats:
-        """[Q] 1 for every query that was right.
+        """Return 1 for every query that was right, else 0; [Q].
 
         Parameters
         ----------

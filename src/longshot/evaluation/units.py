@@ -63,7 +63,7 @@ class Unit:
 
     @property
     def id(self) -> str:
-        """Twenty hex digits."""
+        """Return the unit's id, twenty hex digits."""
         facts = [self.testbed, self.dataset, self.features, self.identity, self.seed, self.start, self.stop]
         return hash_json([1, *facts])[:20]
 
@@ -72,7 +72,7 @@ class Unit:
 
 
 def chunk_size(tasks: int) -> int:
-    """Tasks per unit: a power of two, so that a testbed has at most 32 units between the bounds of 128 and 4,096.
+    """Return the tasks per unit: a power of two from 128 to 4,096, for at most 32 units where that allows it.
 
     Small enough to lose little when killed and to keep workers busy, large enough not to drown in files.
     """
@@ -80,23 +80,23 @@ def chunk_size(tasks: int) -> int:
 
 
 def chunks(tasks: int, size: int | None = None) -> list[tuple[int, int]]:
-    """(start, stop) of each unit over ``tasks`` tasks, of ``size`` tasks or what ``chunk_size`` says."""
+    """List (start, stop) of each unit over ``tasks`` tasks, of ``size`` or else ``chunk_size`` tasks each."""
     size = size or chunk_size(tasks)
     return [(start, min(start + size, tasks)) for start in range(0, tasks, size)]
 
 
 def part_path(folder: Path, unit_id: str) -> Path:
-    """Where the results of a unit lie."""
+    """Return where the results of a unit lie."""
     return folder / f"part-{unit_id}.parquet"
 
 
 def seconds_path(folder: Path, unit_id: str) -> Path:
-    """Where the timings of a unit lie: apart, because they differ from run to run and results do not."""
+    """Return where the timings of a unit lie: apart, because they differ from run to run."""
     return folder / "seconds" / f"{unit_id}.parquet"
 
 
 def unit_rows(unit: Unit, columns: Mapping[str, Any]) -> pa.Table:
-    """A unit's rows with their ``seconds``, and ``scores`` where there are some (``columns``: what varies by task)."""
+    """Build a unit's rows from ``columns`` that vary by task, with ``seconds``, and ``scores`` if given."""
     schema = SCHEMA.append(SCORES) if "scores" in columns else SCHEMA
     schema = schema.append(_SECONDS.field("seconds"))
     values = [columns[n] if n in columns else [getattr(unit, n)] * len(unit) for n in schema.names]
@@ -123,7 +123,7 @@ def write_rows(folder: Path, unit_id: str, rows: pa.Table) -> None:
 
 
 def read_part(path: Path) -> pa.Table:
-    """The rows of a part file, checked; ValueError when it is truncated, damaged or something else."""
+    """Read and check the rows of a part file; ValueError when it is truncated, damaged or something else."""
     table = _read_sealed(path)
     if not _fits(table.schema):
         raise ValueError(f"{path} has other columns than results have")
@@ -134,13 +134,13 @@ def read_part(path: Path) -> pa.Table:
 
 
 def _fits(schema: pa.Schema) -> bool:
-    """Whether a part has the columns of results, in their order; scores may follow."""
+    """Tell whether a part has the columns of results, in their order; scores may follow."""
     fields = [schema.field(position) for position in range(min(len(schema), len(SCHEMA)))]
     return [(field.name, field.type) for field in fields] == [(field.name, field.type) for field in SCHEMA]
 
 
 def _read_sealed(path: Path) -> pa.Table:
-    """A table of ours; ValueError when it cannot be read or its rows are not those that were written."""
+    """Read a sealed table; ValueError when it cannot be read or its rows are not those that were written."""
     try:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
         table.validate(full=True)  # damaged bytes can decode to lengths that lead nowhere
@@ -156,7 +156,7 @@ def _read_sealed(path: Path) -> pa.Table:
 
 
 def read_columns(folder: Path, unit_id: str, names: Sequence[str]) -> pa.Table | None:
-    """Some columns of a unit and its ``seconds``, for a quick look: checked page by page, not as a whole.
+    """Read some columns of a unit and its ``seconds``, checked page by page, not as a whole: a quick look.
 
     None when it has not been computed; ValueError when it is truncated, damaged or something else.
     """
@@ -181,7 +181,7 @@ def read_columns(folder: Path, unit_id: str, names: Sequence[str]) -> pa.Table |
 
 
 def part_state(folder: Path, unit: Unit, with_scores: bool) -> str:
-    """'done', 'missing', 'damaged', or 'no scores' when scores are wanted and the part has none."""
+    """Return 'done', 'missing', 'damaged', or 'no scores' when scores are wanted and the part has none."""
     path = part_path(folder, unit.id)
     if not path.exists():
         return "missing"
@@ -197,7 +197,7 @@ def part_state(folder: Path, unit: Unit, with_scores: bool) -> str:
 
 
 def read_seconds(folder: Path, unit_id: str, rows: int) -> Any:
-    """[rows] float64 timings of a unit; nulls when the file is gone or damaged, since results stand without it."""
+    """Read the timings of a unit as float64, nulls when the file is gone or damaged; [rows]."""
     path = seconds_path(folder, unit_id)
     if not path.exists():
         return pa.nulls(rows, pa.float64())
@@ -219,7 +219,7 @@ def _leave_out(reason: str) -> None:
 
 
 def ragged_list(values: Sequence[np.ndarray[Any, Any]]) -> Any:
-    """A list array from one array per task."""
+    """Build a list array from one array per task."""
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(value) for value in values], out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(values)))

@@ -36,7 +36,7 @@ class SeriesPair:
 
 
 def enough_resamples(pairs: int) -> int:
-    """How many random signs a test needs where ``pairs`` are tested together.
+    """Return how many random signs a test needs where ``pairs`` are tested together.
 
     A sampled p cannot fall below 1 / (1 + resamples): enough of them that correction leaves room below 0.05.
 
@@ -47,7 +47,7 @@ def enough_resamples(pairs: int) -> int:
 
 
 def deciding_tasks(tasks: Sequence[int]) -> int:
-    """How many tasks the pairs with the fewest need, so that each of them can reach a corrected p below 0.05.
+    """Return how many tasks the pairs with the fewest need, so that each can reach a corrected p below 0.05.
 
     ``tasks`` are those of the pairs that are tested together. No p of n tasks is below 2/2ⁿ, and a corrected p never
     falls when a p rises, so that none is below the correction of these bounds.
@@ -133,29 +133,29 @@ class Compared:
 
     @property
     def gain(self) -> float:
-        """How much better B is, in the metric's unit; negative when it is worse."""
+        """Return how much better B is, in the metric's unit; negative when it is worse."""
         difference = self.result.difference.mean
         return difference if self.higher_is_better else -difference
 
     @property
     def notable_over_classes(self) -> Interval | None:
-        """``over_classes`` where its width differs from the interval over tasks by more than a fifth."""
+        """Return ``over_classes`` where its width differs by more than a fifth from that over tasks."""
         wider = self.over_classes
         return wider if wider is not None and widths_differ(self.result.difference.half, wider.half) else None
 
     @property
     def verdict(self) -> str:
-        """``better`` or ``worse`` (B than A) where the corrected p is below 0.05, else ``tied``."""
+        """Return ``better`` or ``worse`` (B than A) where the corrected p is below 0.05, else ``tied``."""
         if self.p_holm >= SIGNIFICANCE:
             return "tied"
         return "better" if self.gain > 0 else "worse"
 
     def worse_by(self, bound: float) -> bool:
-        """Whether B is worse by more than ``bound`` (the metric's unit) and chance does not explain it."""
+        """Tell whether B is worse by more than ``bound`` (the metric's unit), beyond what chance explains."""
         return self.verdict == "worse" and -self.gain > bound
 
     def tasks_to_decide(self) -> int | None:
-        """How many tasks the sign-flip test needs to decide with a chance of 80 %, if differences go on like these.
+        """Estimate how many tasks the sign-flip test needs to decide with a chance of 80 %.
 
         None where there is no difference or a single task. The spread is that of the interval, whose half width over
         n tasks is h: s = h √n / t_{0.975, n−1}. Where n tasks did not decide it takes more than n.
@@ -189,24 +189,24 @@ class RunComparison:
 
     @property
     def scale(self) -> float:
-        """What a difference is multiplied by to be shown: 100 for shares, 1 for nats."""
+        """Return the factor by which a difference is shown: 100 for shares, 1 for nats."""
         return METRICS[self.metric].scale
 
     @property
     def unit(self) -> str:
-        """``points`` or ``nats``."""
+        """Return the unit of differences, ``points`` or ``nats``."""
         return METRICS[self.metric].unit
 
     @property
     def failures(self) -> list[Compared]:
-        """The pairs in which B is worse by more than is allowed, and chance does not explain it."""
+        """List the pairs in which B is worse by more than is allowed, and chance does not explain it."""
         if self.fail_if_worse is None:
             return []
         return [pair for pair in self.pairs if pair.worse_by(self.fail_if_worse / self.scale)]
 
     @property
     def undecided(self) -> list[Compared]:
-        """The pairs in which B is worse by more than is allowed, but chance may explain it."""
+        """List the pairs in which B is worse by more than is allowed, but chance may explain it."""
         if self.fail_if_worse is None:
             return []
         bound = self.fail_if_worse / self.scale
@@ -214,7 +214,7 @@ class RunComparison:
 
     @property
     def outcome(self) -> Outcome | None:
-        """Whether the gate holds; None without one.
+        """Tell whether the gate holds; None without one.
 
         ``failed`` where a series is worse or missing, else ``undecided`` where chance may explain a loss beyond the
         bound, unless such a loss is to pass.
@@ -227,11 +227,11 @@ class RunComparison:
 
     @property
     def fewest_tasks(self) -> int:
-        """How many tasks a pair needs so that the test could ever decide it; 1 where all pairs have enough."""
+        """Return how many tasks a pair needs so that the test could decide it; 1 where all have enough."""
         return deciding_tasks([pair.result.n for pair in self.pairs])
 
     def record(self) -> dict[str, Any]:
-        """All of it as plain values, for JSON."""
+        """Return all of it as plain values, for JSON."""
         failures, undecided = self.failures, self.undecided
         return {
             "metric": self.metric,
@@ -252,7 +252,7 @@ class RunComparison:
 
 
 def _record(pair: Compared, failed: bool, undecided: bool) -> dict[str, Any]:
-    """A pair as plain values."""
+    """Return a pair as plain values."""
     result = pair.result
     return {
         "testbed": pair.testbed,

@@ -68,7 +68,7 @@ def with_half(record: Mapping[str, Any], name: str) -> str:
 
 
 def html_table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> str:
-    """Rows with the same keys as an HTML table; every text is escaped.
+    """Render rows with the same keys as an HTML table; every text is escaped.
 
     >>> html_table([{"method": "a<b", "tasks": 3}])
     '<table><thead><tr><th>method</th><th>tasks</th></tr></thead><tbody><tr><td>a&lt;b</td><td>3</td></tr></tbody></table>'
@@ -133,7 +133,7 @@ def _label(record: Mapping[str, Any], with_seed: bool) -> str:
 
 
 def judges_in(run: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    """(content hash of a testbed, backbone) for each backbone of a run that chose images of the testbed.
+    """Return (content hash of a testbed, backbone) for each backbone that chose images of the testbed.
 
     At any size of pictures, and so is a network that started from the weights of one that chose.
 
@@ -155,7 +155,7 @@ def judges_in(run: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
 
 
 def say_judges(run: Mapping[str, Any]) -> list[str]:
-    """One sentence per testbed that networks of the run chose the images of."""
+    """Write one sentence per testbed that networks of the run chose the images of."""
     by_testbed: dict[str, list[str]] = {}
     for content_hash, backbone in sorted(judges_in(run)):
         started = " (or what it started from)" if len(run.get("lineage", {}).get(backbone, ())) > 1 else ""
@@ -182,7 +182,7 @@ class Leak(NamedTuple):
 
 
 def leaks_in(run: Mapping[str, Any]) -> dict[tuple[str, str], Leak]:
-    """(content hash of a testbed, backbone) → what training saw of the testbed; what saw nothing of it is left out.
+    """Return (content hash of a testbed, backbone) → what training saw of the testbed, where it saw any.
 
     Parameters
     ----------
@@ -202,14 +202,14 @@ def leaks_in(run: Mapping[str, Any]) -> dict[tuple[str, str], Leak]:
 
 
 def say_leaks(run: Mapping[str, Any]) -> list[str]:
-    """The footnote of every network that saw something of a testbed in training."""
+    """List the footnote of every network that saw something of a testbed in training."""
     return [leak.note for leak in leaks_in(run).values()]
 
 
 def _describe_leak(
     entries: Sequence[RunLeak], backbone: str, testbed: str, cells: Sequence[Mapping[str, Any]]
 ) -> Leak:
-    """The entries of all datasets of a testbed in words, with the accuracies of the cells."""
+    """Describe the entries of all datasets of a testbed in words, with the accuracies of the cells."""
     names = ("images", "of_images", "classes", "of_classes")
     images, of_images, classes, of_classes = (sum(getattr(e, name) or 0 for e in entries) for name in names)
     first, upstream = entries[0], entries[0].upstream or "unknown data"
@@ -231,7 +231,7 @@ def _describe_leak(
 
 
 def _say_unleaked(cell: Mapping[str, Any]) -> str:
-    """A cell's accuracy with and without what training saw."""
+    """Describe a cell's accuracy with and without what training saw."""
     method = cell["method"] + (f", seed {cell['seed']}" if cell["seed"] else "")
     if not cell.get("unleaked"):
         return f"{method}: without them not known before the evaluation is finished"
@@ -252,7 +252,7 @@ def _percent(part: Mapping[str, Any]) -> str:
 
 
 def names_only(run: Mapping[str, Any]) -> list[str]:
-    """One sentence for each testbed, and each network's view of a dataset, of which only names were compared.
+    """Write one sentence for each testbed, and each network's view of a dataset, compared by name only.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def names_only(run: Mapping[str, Any]) -> list[str]:
 
 
 def _identities(bed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(dataset, identity) of a testbed's record; folders of earlier versions say nothing."""
+    """Yield (dataset, identity) of a testbed's record; folders of earlier versions say nothing."""
     for dataset, entry in sorted(_mapping(bed.get("content")).items()):
         yield dataset, str(_mapping(entry).get("identity"))
 
@@ -316,7 +316,7 @@ def find_images(
     fingerprints: Mapping[str, Sequence[str]] | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
 ) -> FindImages:
-    """``images(dataset_name, keys)`` for a page: a function that opens a dataset when its first picture is needed.
+    """Return ``images(dataset_name, keys)`` for a page, which opens a dataset at its first picture.
 
     Parameters
     ----------

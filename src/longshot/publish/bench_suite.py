@@ -77,7 +77,7 @@ class BenchCard:
 
     @property
     def title(self) -> str:
-        """Suite with its version."""
+        """Return the name of the suite with its version."""
         return f"{self.suite}, version {self.version}"
 
     def sheet(self) -> Sheet:
@@ -111,12 +111,12 @@ class BenchCard:
         return Sheet(f"Leaderboard: {self.title}", columns, list(blocks.values()), note)
 
     def markdown(self) -> str:
-        """Card and board as Markdown."""
+        """Render card and board as Markdown."""
         sheets = ([self.sheet()] if self.entries else []) + [self.board_sheet()]
         return "\n".join(markdown(sheet) for sheet in sheets)
 
     def page(self) -> str:
-        """Card and board as an HTML page without any reference to another file."""
+        """Render card and board as an HTML page without any reference to another file."""
         sections = [Section("card", "Card", {"sheet": self.sheet()}, "sheet")] if self.entries else []
         sections.append(Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"))
         counts = [
@@ -127,7 +127,7 @@ class BenchCard:
         return write_page(f"Bench: {self.title}", sections, counts=counts, sortable=True, beds=self.beds)
 
     def record(self) -> dict[str, Any]:
-        """The card as plain values, for JSON."""
+        """Return the card as plain values, for JSON."""
         return {
             "suite": self.suite,
             "version": self.version,
@@ -315,7 +315,7 @@ def _entry(
     identity: str,
     milliseconds_per_image: float | None,
 ) -> Entry:
-    """One series on every testbed of the suite, from the cells of its run."""
+    """Build the entry of one series on every testbed of the suite, from the cells of its run."""
     from longshot.evaluation import accuracy_halves, cell_rows, judges_in, leaks_in
 
     backbone, method = (next(iter(cells.values()))[key] for key in ("backbone", "method"))

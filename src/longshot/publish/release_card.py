@@ -19,7 +19,7 @@ from longshot.tasks import DROP_HEADS, recorded_drops
 
 
 def release_card(facts: Mapping[str, Any]) -> str:
-    """Markdown for people: what it is, from what, how to check it and to be measured on it."""
+    """Write the card for people in Markdown: what it is, from what, how to check it and be measured on it."""
     parts = [
         f"# {_cell(facts['title'])}",
         f"Version {_cell(facts['version'])}, made with {facts['made_with']}.",
@@ -84,7 +84,7 @@ def release_card(facts: Mapping[str, Any]) -> str:
 
 
 def _difficulty(testbeds: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Judges and held-out networks side by side, for the testbeds whose images networks chose."""
+    """Compare judges with held-out networks, for the testbeds whose images networks chose."""
     rows = [
         (bed["name"], *drop.texts())
         for bed in testbeds
@@ -176,7 +176,7 @@ def _written(sheet: Sheet) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that cannot break the table, nor bring HTML into a page made of it."""
+    """Escape text so that it cannot break the table, nor bring HTML into a page made of it."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -190,7 +190,7 @@ _SPDX = {name.lower(): name for name in _KNOWN}
 
 
 def licence_address(licence: str) -> str:
-    """The page of a licence that SPDX lists, or the words as they are.
+    """Return the page of a licence that SPDX lists, or the words as they are.
 
     >>> licence_address("cc-by-4.0"), licence_address("ask us")
     ('https://spdx.org/licenses/CC-BY-4.0.html', 'ask us')
@@ -200,7 +200,7 @@ def licence_address(licence: str) -> str:
 
 
 def hub_licence(licence: str) -> dict[str, str]:
-    """The entries that a dataset card has for a licence.
+    """Return the entries that a dataset card has for a licence.
 
     >>> hub_licence("CC0-1.0"), hub_licence("ask us"), hub_licence("")
     ({'license': 'cc0-1.0'}, {'license': 'other', 'license_name': 'ask us'}, {})
@@ -215,7 +215,7 @@ _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "
 
 
 def front_matter(facts: Mapping[str, Any]) -> str:
-    """A configuration per testbed, each with one split ``test`` of one row per task; the first is the default."""
+    """Write a configuration per testbed with one split ``test``, a row per task; the first is the default."""
     tasks = sum(bed["tasks"] for bed in facts["testbeds"])
     entries = {
         "pretty_name": facts["title"],
@@ -236,7 +236,7 @@ def front_matter(facts: Mapping[str, Any]) -> str:
 
 
 def without_front_matter(card: str) -> str:
-    """The card for people.
+    """Return the card for people, without its front matter.
 
     >>> without_front_matter("---\\ntags: []\\n---\\n# Title\\n")
     '# Title\\n'
@@ -293,7 +293,7 @@ _MEANINGS = {
 def croissant_record(
     facts: Mapping[str, Any], schemas: Mapping[str, pa.Schema], sums: Mapping[str, str]
 ) -> dict[str, Any]:
-    """JSON-LD of a release.
+    """Build the JSON-LD of a release.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ def croissant_record(
 
 
 def describe(facts: Mapping[str, Any]) -> str:
-    """One paragraph: the publisher's own, or what the release is."""
+    """Describe the release in one paragraph: the publisher's own, or what the release is."""
     if facts["text"]:
         return str(facts["text"])
     tasks = sum(bed["tasks"] for bed in facts["testbeds"])
@@ -333,7 +333,7 @@ def describe(facts: Mapping[str, Any]) -> str:
 
 
 def semantic_version(version: str) -> str:
-    """Three numbers where there are fewer, as the specification asks for.
+    """Extend a version to three numbers where there are fewer, as the specification asks for.
 
     >>> semantic_version("1.0"), semantic_version("2"), semantic_version("1.2.3-rc1")
     ('1.0.0', '2.0.0', '1.2.3-rc1')

@@ -41,14 +41,14 @@ class SourceNames:
     content: ImageContent  # of those
 
     def some_keys(self, most: int) -> list[str]:
-        """Some of those in use, evenly over their sorted list."""
+        """Return some of the keys in use, evenly over their sorted list."""
         positions = np.unique(np.linspace(0, len(self.used) - 1, most).astype(np.int64))
         keys: list[str] = self.used.take(pa.array(positions)).to_pylist()
         return keys
 
 
 def read_names(dataset: Dataset, name: str, testbeds: Sequence[Testbed]) -> SourceNames:
-    """What a release notes of a source: the images that the testbeds use are read and decoded."""
+    """Read what a release notes of a source, and decode the images that the testbeds use."""
     keys = dataset.keys.cast(pa.string())
     keys = keys.take(pc.sort_indices(keys))
     used = pc.unique(pa.concat_arrays([bed.keys(name).cast(pa.string()) for bed in testbeds]))
@@ -99,7 +99,7 @@ TOLERANCE = 4.0  # grey levels of 255, mean over an image's fields
 
 
 def thumbnails(dataset: Dataset, keys: list[str]) -> dict[str, str]:
-    """key → SIDE · SIDE · 3 averages (0 … 255), row by row, as two hexadecimal digits each."""
+    """Return key → SIDE · SIDE · 3 averages (0 … 255), row by row, as two hexadecimal digits each."""
     from PIL.Image import Resampling
 
     rows = dataset.find_rows(pa.array(keys, pa.string()))
@@ -108,7 +108,7 @@ def thumbnails(dataset: Dataset, keys: list[str]) -> dict[str, str]:
 
 
 def differing(dataset: Dataset, released: Mapping[str, str]) -> list[str]:
-    """Keys of those images, among the ones the dataset has, that look unlike their thumbnails in ``released``."""
+    """List the keys of the dataset's images that look unlike their thumbnails in ``released``."""
     from longshot.data import ImageError
 
     present = set(dataset.keys.to_pylist())

@@ -85,12 +85,12 @@ class Suite:
 
     @cached_property
     def digest(self) -> str:
-        """Hex SHA-256 over the contents of the testbeds: what a leaderboard is about."""
+        """Return the hex SHA-256 over the contents of the testbeds: what a leaderboard is about."""
         return hash_json(sorted(testbed.content_hash for testbed in self.testbeds.values()))
 
 
 def open_suite(source: str | Path | Sequence[str | Path], methods: Sequence[str] = ()) -> Suite:
-    """A suite by name, from a folder, or of one's own testbeds.
+    """Open a suite by name, from a folder, or of one's own testbeds.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def open_suite(source: str | Path | Sequence[str | Path], methods: Sequence[str]
 
 
 def shipped_testbeds() -> dict[str, Path]:
-    """The testbeds of the suites that come with Longshot: ``toybox-1/uniform`` → its file."""
+    """List the testbeds of the suites that come with Longshot: ``toybox-1/uniform`` → its file."""
     folders = [Path(__file__).with_name("suites") / name for name in BUILT_IN]
     return {
         f"{folder.name}/{file.stem}": file for folder in folders for file in sorted(folder.glob("*.parquet"))
@@ -164,7 +164,7 @@ def write_suite(suite: Suite, out: str | Path) -> Path:
 
 
 def _from_folder(folder: Path, methods: Sequence[str]) -> Suite:
-    """The suite or the release in a folder."""
+    """Open the suite or the release in a folder."""
     if (folder / "suite.json").is_file():
         record = read_json(SuiteRecord, folder / "suite.json", "The suite")
         testbeds = {each.name: _checked(folder, each.file, each.content_hash) for each in record.testbeds}
@@ -201,7 +201,7 @@ def _checked(folder: Path, file: str, content_hash: str) -> Testbed:
 
 
 def _from_files(paths: list[Path], methods: Sequence[str]) -> Suite:
-    """Testbed files as a suite of their own, called by their names."""
+    """Open testbed files as a suite of their own, called by their names."""
     names = [path.stem for path in paths]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -221,14 +221,14 @@ def _with_kinds(name: str, version: str, methods: Sequence[str], testbeds: Mappi
 
 
 def kind_of(testbed: Testbed) -> SuiteKind:
-    """What a testbed asks, from how it was drawn: difficult supports, look-alike classes, or neither."""
+    """Tell what a testbed asks, from how it was drawn: difficult supports, look-alike classes, or neither."""
     if _choice(testbed.meta, "instances").get("name") in ("difficult", "greedy"):
         return "difficult"
     return "fine-grained" if _choice(testbed.meta, "classes").get("name") in FINE_GRAINED else "uniform"
 
 
 def _choice(meta: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """One of a testbed's sampler choices with its settings; empty where it is not on record."""
+    """Return one of a testbed's sampler choices with its settings; empty where it is not on record."""
     sampler = meta.get("sampler")
     choice = sampler.get(name) if isinstance(sampler, Mapping) else None
     return choice if isinstance(choice, Mapping) else {}
@@ -267,7 +267,7 @@ class Entry(Record):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes two entries the same measurement."""
+        """Return what makes two entries the same measurement."""
         return self.identity, self.method, repr(sorted((n, s.accuracies) for n, s in self.scores.items()))
 
     @property
@@ -289,12 +289,12 @@ class Leaderboard(Record):
     entries: tuple[Entry, ...] = ()
 
     def with_entries(self, entries: Iterable[Entry]) -> Leaderboard:
-        """The same board with more entries; what is there already is not repeated."""
+        """Return the same board with more entries; what is there already is not repeated."""
         by_key = {entry.key: entry for entry in (*self.entries, *entries)}
         return self.model_copy(update={"entries": tuple(by_key.values())})
 
     def ordered(self) -> list[Entry]:
-        """Inductive entries above transductive ones, each from the highest average down, judges last."""
+        """Order entries: inductive above transductive, each from the highest average down, judges last."""
 
         def place(entry: Entry) -> tuple[bool, bool, float]:
             average = entry.average
@@ -316,13 +316,13 @@ class Leaderboard(Record):
 
 
 def empty_board(suite: Suite) -> Leaderboard:
-    """A board of a suite without entries."""
+    """Return a board of a suite without entries."""
     hashes = {name: testbed.content_hash for name, testbed in suite.testbeds.items()}
     return Leaderboard(suite=suite.name, version=suite.version, digest=suite.digest, testbeds=hashes)
 
 
 def read_board(path: str | Path) -> Leaderboard:
-    """A board from its file; UserError for a damaged one, or one whose entries do not fit its testbeds."""
+    """Read a board from its file; UserError when it is damaged or its entries do not fit its testbeds."""
     board = read_json(Leaderboard, Path(path), "The leaderboard")
     for entry in board.entries:
         if set(entry.scores) != set(board.testbeds):
@@ -341,7 +341,7 @@ def read_board(path: str | Path) -> Leaderboard:
 
 
 def check_place(path: str | Path) -> None:
-    """UserError where no board can be extended or made at ``path``, before anything is measured."""
+    """Raise UserError where no board can be extended or made at ``path``, before anything is measured."""
     if is_stream(path):
         raise UserError(f"A leaderboard is read and extended, which '{path}' cannot be", "name {board:FILE}")
     OutputKind("leaderboard", {".json": has_json()}).ending(path)
@@ -391,7 +391,7 @@ def extend_board(
 
 
 def _check_suite(board: Leaderboard, path: Path, digest: str, name: str) -> None:
-    """UserError unless the board is about the same testbeds, by content."""
+    """Raise UserError unless the board is about the same testbeds, by content."""
     if board.digest != digest:
         raise UserError(
             f"The leaderboard {path} is about other testbeds ({board.suite} {board.version}, content "

@@ -41,7 +41,7 @@ class ReleaseCheck:
 
     @property
     def problem(self) -> str:
-        """What is wrong; empty when nothing is."""
+        """Say what is wrong; empty when nothing is."""
         return in_words(self.template)
 
 
@@ -133,7 +133,7 @@ def verify(
 
 
 def _files(root: Path) -> list[ReleaseCheck]:
-    """Every file of SHA256SUMS: there, and unchanged; and files that it does not name."""
+    """Check that every file of SHA256SUMS is there and unchanged, and find files that it does not name."""
     sums = root / SUMS
     if not sums.is_file():
         return [
@@ -174,7 +174,7 @@ def _source(
     at_hand: Dataset | str | Path | None,
     sample: int | None,
 ) -> list[ReleaseCheck]:
-    """One source: is it here, does every task find its images, and are they made of the same bytes."""
+    """Check one source: whether it is here, every task finds its images, and their bytes are the same."""
     subject = f"source {source.name}"
     own = {name: bed for name, bed in beds.items() if source.name in bed.datasets}
     try:
@@ -217,7 +217,7 @@ def _source(
 
 
 def _misfit(text: str) -> Outcome:
-    """What it means that a testbed does not fit: names that are absent, or another class."""
+    """Tell what it means that a testbed does not fit: names that are absent, or another class."""
     return "missing" if "are not in the dataset" in text else "changed"
 
 
@@ -228,7 +228,7 @@ def _images(
     dataset: Dataset,
     sample: int | None,
 ) -> list[ReleaseCheck]:
-    """The images of a source: those in use by bytes (and pixels), all of them by name."""
+    """Check the images of a source: those in use by bytes (and pixels), all of them by name."""
     parts = [bed.keys(source.name) for bed in beds.values()]
     if not parts:
         return []

@@ -130,7 +130,7 @@ def release(
 
 
 def _sums(folder: Path) -> dict[str, str]:
-    """File → SHA-256, for every file that is there."""
+    """Return file → SHA-256, for every file that is there."""
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     return {file: hash_file(folder / file) for file in files}
 
@@ -151,7 +151,7 @@ def _read(path: Path) -> str:
 
 
 def _file_name(folder: str, number: int, name: str) -> str:
-    """Where the file of a testbed or a source lies: under its name where that is a plain one, else with a number.
+    """Return the path of a testbed's or source's file: by its name where that is plain, else with a number.
 
     >>> _file_name("sources", 0, "birds"), _file_name("sources", 1, "../my birds")
     ('sources/birds.parquet', 'sources/1--my-birds.parquet')
@@ -161,7 +161,7 @@ def _file_name(folder: str, number: int, name: str) -> str:
 
 
 def _testbed(number: int, name: str, bed: Testbed) -> dict[str, Any]:
-    """What release.json says of a testbed."""
+    """Describe a testbed for release.json."""
     ways, shots = bed.table.column("way").to_numpy(), bed.column("shots").values
     return {
         "file": _file_name("testbeds", number, name),
@@ -189,7 +189,7 @@ def _sources(
     licences: Mapping[str, str],
     datasets: Mapping[str, Dataset | str | Path],
 ) -> tuple[dict[str, Testbed], list[tuple[dict[str, Any], SourceNames]]]:
-    """The testbeds with their datasets: fingerprint, counts, licence, content; and the names of their images."""
+    """Bind the testbeds to their datasets; return them, the facts of each dataset and its images' names."""
     opened: dict[str, Dataset] = {}
     bound: dict[str, Testbed] = {}
     for bed_name, bed in testbeds.items():

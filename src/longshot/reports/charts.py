@@ -47,7 +47,7 @@ class Bin:
 
 
 def density(values: Floats, grid: Floats) -> Floats:
-    """Smoothed distribution of shares on ``grid`` [G] → [G], its highest point 1.
+    """Estimate the smoothed distribution of shares on ``grid``, its highest point 1; [G] → [G].
 
     Gaussian kernel with Silverman's bandwidth, at least 1.5 points, so that the steps of k / queries do not
     show; mass that would leave 0 … 1 is reflected at the border.
@@ -65,7 +65,7 @@ def density(values: Floats, grid: Floats) -> Floats:
 
 
 def plot_distribution(lines: Sequence[PlotLine], chance: float, *, prefix: str) -> str:
-    """One row per series: the smoothed distribution of task accuracies, the middle 80 % and the mean."""
+    """Plot one row per series: the smoothed distribution of task accuracies, the middle 80 % and the mean."""
     row, top = 46, 4
     with new_figure(row * len(lines) + 44) as figure:
         axes = new_axes(figure, (12, 12, top, 40))
@@ -157,7 +157,7 @@ def _shifted(x: Floats, shift: float, axes: Any, everything: Floats, logarithmic
 
 
 def _ticks(values: Floats, logarithmic: bool) -> list[float]:
-    """The x values to name: themselves while there are few, else round numbers between them."""
+    """Choose the x values to name: themselves while there are few, else round numbers between them."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     if len(values) <= 7:
@@ -211,7 +211,7 @@ def intervals(
     zero: bool = False,
     groups: Sequence[tuple[int, int]] = (),
 ) -> str:
-    """One row per estimate: its label, a dot and its interval (a forest plot).
+    """Draw one row per estimate: its label, a dot and its interval (a forest plot).
 
     ``zero`` keeps 0 in view and marks it. ``groups`` are runs of rows (first, last) that are not told apart: each
     is a bracket on the right.
@@ -255,20 +255,20 @@ def _few_ticks(axes: Any, *, counts: bool = False) -> None:
 
 
 def _ends(axes: Any, y: float, at_start: str, at_end: str) -> None:
-    """Text at both ends of a row, whatever the numbers on the axis."""
+    """Write text at both ends of a row, whatever the numbers on the axis."""
     across = axes.get_yaxis_transform()
     axes.text(0, y, at_start, transform=across, color=INK, fontsize=11, va="bottom")
     axes.text(1, y, at_end, transform=across, color=INK, fontsize=11, va="bottom", ha="right")
 
 
 def thin(*arrays: Floats) -> list[Floats]:
-    """At most ``POINTS`` places of arrays of one length, both ends kept."""
+    """Reduce arrays of one length to at most ``POINTS`` places, both ends kept."""
     places = np.unique(np.linspace(0, len(arrays[0]) - 1, POINTS).round().astype(int))
     return [array[places] for array in arrays]
 
 
 def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str, ylabel: str = "accuracy (%)") -> str:
-    """Accuracy against a measured difficulty: one smooth line with its band per series."""
+    """Draw accuracy against a measured difficulty: one smooth line with its band per series."""
     with new_figure(254) as figure:
         axes = new_axes(figure, (44, 12, 10, 48))
         for curve in curves:
@@ -304,7 +304,7 @@ def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str, ylabel: str = 
 
 
 def _alone(low: Floats) -> Any:
-    """Where a band has one value and none beside it: an area there would have no width."""
+    """Tell where a band has one value and none beside it: an area there would have no width."""
     has = np.isfinite(low)
     beside = np.zeros(len(low), bool)
     beside[1:] |= has[:-1]

@@ -48,7 +48,7 @@ class Cost:
 
 
 def costs(data: ReportData, entries: Estimates, bed: int) -> list[Cost]:
-    """The series of a testbed whose times were recorded, the quickest first."""
+    """List the series of a testbed whose times were recorded, the quickest first."""
     spent = {s: time_spent(cell) for s, cell in data.column(bed)}
     timed = sorted((s for s in spent if not math.isnan(spent[s][0])), key=lambda s: (spent[s][0], s))
     seconds = np.array([spent[s][0] for s in timed])
@@ -58,7 +58,7 @@ def costs(data: ReportData, entries: Estimates, bed: int) -> list[Cost]:
 
 
 def machines(data: ReportData) -> list[str]:
-    """Where the runs of a report were made: ``AMD EPYC, 2 cores, cpu``, each once."""
+    """List where the runs of a report were made: ``AMD EPYC, 2 cores, cpu``, each once."""
     described = [
         ", ".join([str(machine["processor"]), f"{machine['cores']} cores", str(machine["device"])])
         for run in data.runs
@@ -69,7 +69,7 @@ def machines(data: ReportData) -> list[str]:
 
 
 def pareto(seconds: Floats, accuracy: Floats) -> Bools:
-    """Which of n points no other dominates: none is at least as quick and as accurate, and better at one. [n] → [n]"""
+    """Tell which points no other dominates by being as quick and accurate, and better at one. [n] → [n]"""
     quicker = seconds[None, :] <= seconds[:, None]
     better = accuracy[None, :] >= accuracy[:, None]
     strictly = (seconds[None, :] < seconds[:, None]) | (accuracy[None, :] > accuracy[:, None])
@@ -78,7 +78,7 @@ def pareto(seconds: Floats, accuracy: Floats) -> Bools:
 
 
 def cost_sheets(data: ReportData) -> list[Sheet]:
-    """One table per testbed, frozen networks first, the quickest first; UserError when no times were recorded."""
+    """Build a table per testbed, frozen networks and the quickest first; UserError without recorded times."""
     entries = summarise(data)
     columns = [
         Column("Method", lambda cost: data.series[cost.entry.series].title),
@@ -149,7 +149,7 @@ class Point:
 
 
 def marker_of(kind: str) -> str:
-    """Matplotlib's marker of a kind of method."""
+    """Return Matplotlib's marker of a kind of method."""
     return KINDS.get(kind, "D")
 
 
@@ -182,14 +182,14 @@ def scatter(points: Sequence[Point], *, prefix: str) -> str:
 
 
 def _limits(seconds: Floats) -> tuple[float, float]:
-    """Ends of the time axis: a tenth of the span beyond the points, and a factor of four at least."""
+    """Return the ends of the time axis: a tenth of the span beyond the points, at least a factor of four."""
     low, high = float(seconds.min()), float(seconds.max())
     margin = max(0.1 * math.log(high / low), 0.5 * math.log(4))
     return low * math.exp(-margin), high * math.exp(margin)
 
 
 def _stairs(axes: Any, points: Sequence[Point], seconds: Floats, end: float) -> None:
-    """The best that can be had within a time: level from each point of the front to the next slower one."""
+    """Draw the best to be had within a time: level from each point of the front to the next slower one."""
     front = sorted((x, 100 * p.mean) for p, x in zip(points, seconds, strict=True) if p.front)
     x, y = [coordinate for coordinate, _ in front], [coordinate for _, coordinate in front]
     axes.step(
@@ -198,7 +198,7 @@ def _stairs(axes: Any, points: Sequence[Point], seconds: Floats, end: float) -> 
 
 
 def _time_axis(axes: Any, start: float, end: float) -> None:
-    """At most six round times, so that their labels never touch."""
+    """Mark at most six round times on the axis, so that their labels never touch."""
     decades = math.log10(end / start)
     subs = (1.0,) if decades > 2.5 else (1.0, 3.0) if decades > 1.2 else (1.0, 2.0, 5.0)
     ticks = [
@@ -223,7 +223,7 @@ def _tick(seconds: float) -> str:
 
 
 def _number(axes: Any, figure: Any, points: Sequence[Point], seconds: Floats) -> None:
-    """The number of each point beside it; a thin line leads to one that had to stand far off."""
+    """Write the number of each point beside it; a thin line leads to one that had to stand far off."""
     data = np.stack([seconds, [100 * point.mean for point in points]], axis=1)
     places = axes.transData.transform(data) * 72 / figure.dpi
     taken: list[LabelBox] = [(x - 4.5, y - 4.5, x + 4.5, y + 4.5) for x, y in places]
@@ -273,7 +273,7 @@ def _free(box: LabelBox, taken: Sequence[LabelBox]) -> bool:
 
 
 def cost(request: Request) -> Section | None:
-    """Accuracy against seconds per task, with the front; there when the times of a testbed were recorded.
+    """Plot accuracy against seconds per task, with the front, where the times of a testbed were recorded.
 
     A plot holds the front and the highest means.
     """

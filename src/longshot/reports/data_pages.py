@@ -64,7 +64,7 @@ def render_testbed(
     pictures: int = 2,
     title: str | None = None,
 ) -> str:
-    """The page of a testbed as one text without any reference to another file.
+    """Render the page of a testbed as one text without any reference to another file.
 
     ``images(dataset_name, keys) -> list of PIL images`` gives the pictures; without it, or when it raises a
     ``UserError``, the page says so in one line. ``pictures`` is how many tasks of each kind are shown, 0 for none.
@@ -87,7 +87,7 @@ def render_testbed(
 
 
 def testbed_sections(testbed: Testbed, facts: Mapping[str, Any]) -> list[Section]:
-    """All sections but the pictures; ``facts`` are ``describe.summary(testbed)``."""
+    """Build all sections but the pictures; ``facts`` are ``describe.summary(testbed)``."""
     makers = (_origin, _drops, _changes, _classes, _shape, _others)
     return [part for make in makers if (part := make(testbed, facts)) is not None]
 
@@ -100,7 +100,7 @@ def _plots(name: str, heading: str, panels: list[PlotPanel], **facts: Any) -> Se
 
 
 def _origin(testbed: Testbed, facts: Mapping[str, Any]) -> Section:
-    """Sampler settings, seed, hashes and datasets."""
+    """Show sampler settings, seed, hashes and datasets."""
     settings = sampler_settings(facts["sampler"])
     record = json.dumps(testbed.meta, indent=2, ensure_ascii=False, sort_keys=True)
     return Section(
@@ -109,7 +109,7 @@ def _origin(testbed: Testbed, facts: Mapping[str, Any]) -> Section:
 
 
 def _drops(testbed: Testbed, facts: Mapping[str, Any]) -> Section | None:
-    """What the chosen supports cost the judges, and networks that took no part."""
+    """Show what the chosen supports cost the judges, and networks that took no part."""
     recorded = recorded_drops(facts["sampler"])
     names = [*testbed.datasets, *[""] * len(recorded)]
     draws = [
@@ -129,7 +129,7 @@ def _drops(testbed: Testbed, facts: Mapping[str, Any]) -> Section | None:
 
 
 def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
-    """Loss and accuracy before and after the selection of images, and the rounds it took."""
+    """Show loss and accuracy before and after the selection of images, and the rounds it took."""
     chance = float(np.mean(1 / testbed.table.column("way").to_numpy()))
     panels = []
     own = [change for change in describe.changes(testbed) if not is_network_column(change.name)]
@@ -151,13 +151,13 @@ def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
 
 
 def _classes(testbed: Testbed, _: Mapping[str, Any]) -> Section:
-    """How far apart in meaning the classes of a task are, and how evenly classes occur."""
+    """Show how far apart in meaning the classes of a task are, and how evenly classes occur."""
     panels = [*_coarsity(testbed), *_balance(testbed)]
     return _plots("classes", "Coarsity and class balance", panels)
 
 
 def _coarsity(testbed: Testbed) -> list[PlotPanel]:
-    """How far apart in meaning the classes of the tasks are, where it was measured."""
+    """Plot how far apart in meaning the classes of the tasks are, where it was measured."""
     values = describe.measured(testbed, "coarsity") if "coarsity" in testbed.measured else None
     if values is None or not len(values):
         return []
@@ -173,7 +173,7 @@ def _coarsity(testbed: Testbed) -> list[PlotPanel]:
 
 
 def _balance(testbed: Testbed) -> list[PlotPanel]:
-    """How evenly the classes occur, one panel per dataset."""
+    """Plot how evenly the classes occur, one panel per dataset."""
     panels = []
     for number, balance in enumerate(describe.balances(testbed)):
         low, high = balance.usual
@@ -192,7 +192,7 @@ def _balance(testbed: Testbed) -> list[PlotPanel]:
 
 
 def _shape(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
-    """Ways, shots, support and query sizes, each where it varies."""
+    """Show ways, shots, support and query sizes, each where it varies."""
     sizes: list[tuple[str, str, str, NDArray[Any], str]] = [
         (
             "Ways",
@@ -232,7 +232,7 @@ def _shape(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
 
 
 def _others(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
-    """Every other measured number as a histogram; what is the same in all tasks, or no number, in words."""
+    """Show other measured numbers as histograms; what is the same in all tasks, or no number, in words."""
     pairs = {f"{change.name}_{when}" for change in describe.changes(testbed) for when in ("before", "after")}
     panels, constant, silent = [], [], []
     for number, name in enumerate(name for name in testbed.measured if name not in pairs | {"coarsity"}):
@@ -263,7 +263,7 @@ _MEANINGS = {
 
 
 def _tasks(testbed: Testbed, images: FindImages | None, number: int) -> Section:
-    """Pictures of the tasks at both ends of the scale and of a few at random."""
+    """Show pictures of the tasks at both ends of the scale and of a few at random."""
     context: dict[str, Any] = {"groups": [], "problem": None}
     part = Section("tasks", "Tasks as pictures", context, "testbed_tasks")
     if images is None:
@@ -284,7 +284,7 @@ def _tasks(testbed: Testbed, images: FindImages | None, number: int) -> Section:
 
 
 def choose_pictured(testbed: Testbed, number: int) -> list[tuple[str, list[int]]]:
-    """(heading, rows) of the tasks to show: both ends of the accuracy after selection, else of the coarsity.
+    """Choose the tasks to show, (heading, rows): both ends of accuracy after selection, else of coarsity.
 
     Then as many at random, the same in each run: the content hash is the seed. No task is shown twice; among
     equal ones the lower number comes first.
@@ -336,7 +336,7 @@ def _shown(task: Task, images: FindImages) -> Shown:
 
 
 def _ends(balance: describe.Balance) -> str:
-    """The classes at both ends of a balance, whose ``counts`` come from the most frequent down."""
+    """Name the classes at both ends of a balance, whose ``counts`` come from the most frequent down."""
     counts, ids = balance.counts, list(balance.counts)
     if counts[ids[0]] == counts[ids[-1]]:
         return f"Every class in {count(counts[ids[0]], 'task')}."
@@ -368,7 +368,7 @@ def render_overlap(
     pictures: int = 48,
     title: str | None = None,
 ) -> str:
-    """The page as one text without any reference to another file.
+    """Render the page of an overlap as one text without any reference to another file.
 
     ``pairs`` has the columns of an overlap file, ``counts`` one row per kind, ``meta`` the facts about both datasets.
     """
@@ -403,7 +403,7 @@ def render_overlap(
 
 
 def _with_pictures(pairs: list[dict[str, Any]], images: Pictures | None) -> list[dict[str, Any]]:
-    """Pairs with both pictures as data URIs."""
+    """Return the pairs with both pictures as data URIs."""
     if images is None:
         raise UserError("this page was made without access to the images.")
     sources = {

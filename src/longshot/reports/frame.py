@@ -51,7 +51,7 @@ def write_page(
     beds: Sequence[Mapping[str, Any]] = (),
     **facts: Any,
 ) -> str:
-    """A page as one text without any reference to another file.
+    """Write a page as one text without any reference to another file.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def write_page(
 
 
 def bed_facts(name: str, testbed: Testbed) -> dict[str, Any]:
-    """What the head of a page says about a testbed."""
+    """Return what the head of a page says about a testbed."""
     from longshot.tasks import say_identity
 
     return {
@@ -103,7 +103,7 @@ def bed_facts(name: str, testbed: Testbed) -> dict[str, Any]:
 
 
 def environment(*folders: Path) -> jinja2.Environment:
-    """Templates that escape all they are given; a name that is not given is an error.
+    """Return templates that escape all they are given; a name that is not given is an error.
 
     ``folders`` hold further templates: pages that are served extend those that are written.
     """
@@ -158,17 +158,17 @@ def _split_estimate(text: str) -> tuple[str, str, str]:
 
 
 def _runs_of_groups(heads: Sequence[tuple[str, str]]) -> list[tuple[str, int]]:
-    """(group, columns) of neighbouring heads (group, head) that share their group."""
+    """Return (group, columns) of neighbouring heads (group, head) that share their group."""
     return [(group, len(list(members))) for group, members in groupby(heads, key=lambda head: head[0])]
 
 
 def asset(name: str) -> str:
-    """The text of a file beside the templates."""
+    """Read the text of a file beside the templates."""
     return Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8")
 
 
 def _call(template: str) -> str:
-    """A call between braces (see ``base/errors.py``) as whoever makes the page writes it."""
+    """Return a call between braces (see ``base/errors.py``) as whoever makes the page writes it."""
     return in_words(template).strip("'")
 
 
@@ -181,7 +181,7 @@ def _whole(value: int) -> str:
 
 
 def swatch(index: int, marker: str | None = None) -> str:
-    """The marker of a series (or another one, in its colour) in a 12 × 12 box, as SVG without any user text."""
+    """Draw the marker of a series (or another in its colour) in a 12 × 12 box, as SVG without user text."""
     opening = f'<svg class="swatch" viewBox="0 0 12 12" aria-hidden="true" style="fill:{svg.colour(index)}">'
     return Markup(f"{opening}{_SHAPES[marker or svg.marker(index)]}</svg>")
 
@@ -232,6 +232,6 @@ class CompiledTemplates(BytecodeCache):
 
 
 def _seal(bucket: Bucket, code: bytes) -> bytes:
-    """What the file must begin with: a digest over the code, the template's text and what compiled it."""
+    """Return what the file must begin with: a digest of code, the template's text and what compiled it."""
     versions = f"{jinja2.__version__} {sys.version} {bucket.checksum}"
     return hashlib.sha256(versions.encode() + code).hexdigest().encode()

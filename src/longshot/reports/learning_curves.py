@@ -71,7 +71,7 @@ class TrainingHistory:
 
 
 def read_trainings(folders: Sequence[str | Path]) -> list[TrainingHistory]:
-    """The histories in the folders, named after them; UserError where there is none or it is damaged."""
+    """Read the histories in the folders, named after them; UserError where one is missing or damaged."""
     paths = [Path(folder) for folder in folders]
     names = unique_names([path.resolve().name or str(path) for path in paths])
     return [_read(path, name) for path, name in zip(paths, names, strict=True)]
@@ -118,13 +118,13 @@ def _read(folder: Path, name: str) -> TrainingHistory:
 
 
 def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """At most ``POINTS`` means of neighbouring records."""
+    """Return at most ``POINTS`` means of neighbouring records."""
     parts = np.array_split(np.arange(len(x)), min(POINTS, len(x)))
     return np.array([x[part].mean() for part in parts]), np.array([y[part].mean() for part in parts])
 
 
 def draw_loss(axes: Any, trainings: Sequence[TrainingHistory], palette: Palette) -> None:
-    """Training loss against the step, one line per training."""
+    """Draw training loss against the step, one line per training."""
     for number, training in enumerate(trainings):
         x, y = _thinned(training.step, training.loss)
         axes.plot(x, y, **_line(number, len(x), palette))
@@ -133,7 +133,7 @@ def draw_loss(axes: Any, trainings: Sequence[TrainingHistory], palette: Palette)
 
 
 def draw_validation(axes: Any, trainings: Sequence[TrainingHistory], palette: Palette) -> None:
-    """Validation accuracy with its 95 % band against the step; a star where the best network was kept."""
+    """Draw validation accuracy with its 95 % band against the step; a star marks the network kept."""
     for number, training in enumerate(trainings):
         colour = palette.series[number % COLOURS]
         band = (training.validated, 100 * training.low, 100 * training.high)
@@ -151,7 +151,7 @@ def draw_validation(axes: Any, trainings: Sequence[TrainingHistory], palette: Pa
 
 
 def _line(number: int, points: int, palette: Palette) -> dict[str, Any]:
-    """The line of a training with the marker of the legend at its end; on all points where these are few."""
+    """Return the style of a training's line: marker at its end, or on all points where these are few."""
     every = None if points <= 12 else [points - 1]
     return {**series_style(number, 5.5, palette), "linewidth": 1.6, "markevery": every}
 
@@ -168,7 +168,7 @@ def _finish(axes: Any) -> None:
 
 
 def curve_plots(trainings: Sequence[TrainingHistory], *, prefix: str = "curve") -> list[tuple[str, str]]:
-    """(what, SVG for a page): the loss, and the validation accuracy where something was validated."""
+    """List (what, SVG for a page): the loss, and the validation accuracy where something was validated."""
     panels: list[tuple[str, str]] = []
     for title, draw in _panels(trainings):
         with new_figure(HEIGHT) as figure:

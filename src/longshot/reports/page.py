@@ -41,7 +41,7 @@ from longshot.tasks import say_identity
 
 
 def overlap(request: Request) -> Section | None:
-    """What training and test data are known to share: a result over images that training saw is no result.
+    """Show what training and test data share: a result over images that training saw is no result.
 
     One line per trained network and testbed; there when a run recorded what its networks were trained on.
     """
@@ -61,12 +61,12 @@ def overlap(request: Request) -> Section | None:
 
 
 def training(request: Request) -> Section | None:
-    """Loss and validation accuracy against the step; there when folders of trainings were given."""
+    """Show loss and validation accuracy against the step, where folders of trainings were given."""
     return training_section(request.trainings) if request.trainings else None
 
 
 def training_section(trainings: Sequence[TrainingHistory]) -> Section:
-    """The curves of at least one training."""
+    """Show the curves of at least one training."""
     shown = trainings[:MAX_LINES]
     context = {
         "panels": curve_plots(shown),
@@ -119,7 +119,7 @@ def _levels(levels: dict[str, int]) -> str:
 
 
 def render_page(request: Request, *, title: str | None = None, plotted: int | None = None) -> str:
-    """The page of a report.
+    """Render the page of a report.
 
     ``plotted``: so many testbeds, the first ones, have plots and tests; the table of results has all of them.
     """
@@ -141,13 +141,13 @@ def render_page(request: Request, *, title: str | None = None, plotted: int | No
 
 
 def make_request(data: ReportData, **options: Any) -> Request:
-    """What the sections are made from, with every pair of series compared; ``options`` as in :class:`Request`."""
+    """Build what the sections need, every pair of series compared; ``options`` as in :class:`Request`."""
     pairs = compare_all(data)
     return Request(data, pairs, summarise(data, pairs), **options)
 
 
 def _counts(data: ReportData) -> list[str]:
-    """What was run, in a few words."""
+    """Say in a few words what was run."""
     rows = sum(len(cell.tasks) for cell in data.cells.values())
     backbones = {series.backbone for series in data.series}
     methods = {series.method for series in data.series}
@@ -160,7 +160,7 @@ def _counts(data: ReportData) -> list[str]:
 
 
 def _beds(request: Request) -> list[dict[str, Any]]:
-    """What the page says about each testbed."""
+    """List what the page says about each testbed."""
     data = request.data
     beds = []
     for b, bed in enumerate(data.beds):
@@ -190,7 +190,7 @@ def _beds(request: Request) -> list[dict[str, Any]]:
 
 
 def provenance(request: Request) -> Section:
-    """Where the numbers come from: testbeds with samplers and hashes, the record of each run."""
+    """Show where the numbers come from: testbeds with samplers and hashes, the record of each run."""
     data = request.data
     runs = [
         (name, json.dumps(run, indent=2, ensure_ascii=False, sort_keys=True))
@@ -200,7 +200,7 @@ def provenance(request: Request) -> Section:
 
 
 def results(request: Request) -> Section:
-    """The table of means with intervals, and all metrics one row each."""
+    """Show the table of means with intervals, and all metrics one row each."""
     data, entries = request.data, request.entries
     findings = [{"bed": bed.name, "leaders": leaders(data, entries, b)} for b, bed in enumerate(data.beds)]
     context = {
@@ -212,7 +212,7 @@ def results(request: Request) -> Section:
 
 
 def distribution(request: Request) -> Section:
-    """How accuracies spread over the tasks, one panel per testbed."""
+    """Show how accuracies spread over the tasks, one panel per testbed."""
     data, panels = request.data, []
     for b, bed in enumerate(data.beds):
         column, left_out = strongest(request, b, MAX_ROWS)
@@ -229,7 +229,7 @@ def distribution(request: Request) -> Section:
 
 
 def by_shape(request: Request) -> Section | None:
-    """Accuracy against the number of classes and of support images, each where it varies."""
+    """Show accuracy against the number of classes and of support images, each where it varies."""
     data, panels, shown = request.data, [], set[int]()
     for b, bed in enumerate(data.beds):
         column, left_out = strongest(request, b, MAX_LINES)
@@ -256,7 +256,7 @@ def by_shape(request: Request) -> Section | None:
 
 
 def tasks(request: Request) -> Section | None:
-    """The hardest and the easiest tasks as pictures."""
+    """Show the hardest and the easiest tasks as pictures."""
     if request.pictures < 1:
         return None
     data = request.data

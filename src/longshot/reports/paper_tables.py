@@ -46,7 +46,7 @@ class QuartileRow:
 
     @property
     def published(self) -> bool:
-        """Whether the numbers are a paper's own."""
+        """Tell whether the numbers are a paper's own."""
         return self.series is None
 
 
@@ -69,7 +69,7 @@ def quartile_table(
     beside: int | None = None,
     published: Published | None = None,
 ) -> QuartileTable | None:
-    """The table of one testbed, with the whole of testbed ``beside`` in the last column; None without coarsity.
+    """Build the table of one testbed, all of testbed ``beside`` in the last column; None without coarsity.
 
     Tasks are sorted by coarsity and cut into four equal parts, the finest first. First places of whole testbeds
     are those of the report; those of a quartile come from the same tests within the quartile.
@@ -110,7 +110,7 @@ def quartile_table(
 
 
 def quartile_tables(data: ReportData, published: Published | None = None) -> list[QuartileTable]:
-    """A table for each testbed that is not uniform and has coarsities, beside the uniform testbed of its shape.
+    """Build a table per testbed with coarsities that is not uniform, beside the uniform one of its shape.
 
     Where there is none such, one for each uniform testbed. UserError when no testbed has coarsities.
     """
@@ -132,7 +132,7 @@ def quartile_tables(data: ReportData, published: Published | None = None) -> lis
 
 
 def _beside(data: ReportData, bed: int, plain: list[int]) -> int | None:
-    """The first uniform testbed whose tasks have the same shapes."""
+    """Find the first uniform testbed whose tasks have the same shapes."""
 
     def shape(b: int) -> tuple[list[float], list[float]]:
         cell = data.column(b)[0][1]
@@ -155,7 +155,7 @@ def _shape(way: Floats, shot: Floats) -> str:
 def _published(
     paper: Published, data: ReportData, way: Floats, shot: Floats, beside: bool
 ) -> tuple[list[QuartileRow], str]:
-    """The paper's rows for this shape, and a sentence about them."""
+    """Return the paper's rows for this shape, and a sentence about them."""
     shape = _shape(way, shot)
     numbers = [n for n in paper.numbers if n.part == "whole" and n.sampling == "semantic" and _fits(n, shape)]
     if not numbers:
@@ -186,7 +186,7 @@ def _number(numbers: list[PublishedNumber]) -> MarkedMean | None:
 
 
 def quartile_sheets(data: ReportData, published: Published | None = None) -> list[Sheet]:
-    """The tables to read, inductive methods above transductive ones."""
+    """Build the tables to read, inductive methods above transductive ones."""
     return [_sheet(table) for table in quartile_tables(data, published)]
 
 
@@ -245,7 +245,7 @@ WayColumn: TypeAlias = dict[int, SheetCell]  # series → what stands in its row
 
 
 def way_sheets(data: ReportData, published: Published | None = None) -> list[Sheet]:
-    """One table for each choice of datasets: the uniform testbeds with tasks of one shape, by ways, then shots.
+    """Build one table per choice of datasets: uniform testbeds with tasks of one shape, by ways, then shots.
 
     The paper's own table follows, never bold. UserError when no testbed is uniform and of one shape.
     """
@@ -266,17 +266,17 @@ def way_sheets(data: ReportData, published: Published | None = None) -> list[She
 
 
 def way_head(shot: float, metric: str) -> str:
-    """``5-shot top-1``: how a column is called within its number of ways."""
+    """Name a column within its number of ways: ``5-shot top-1``."""
     return f"{shot:g}-shot top-{1 if metric == 'accuracy' else TOP}"
 
 
 def way_metrics(way: int) -> tuple[str, ...]:
-    """What is shown for a number of ways: among five classes or fewer the top-5 is always right."""
+    """List the metrics shown for a number of ways: among five classes or fewer the top-5 is always right."""
     return ("accuracy", "top5") if way > TOP else ("accuracy",)
 
 
 def _way_shot(data: ReportData, bed: int) -> WayShot | None:
-    """Ways and shots of a uniform testbed, or None where they vary or something was not drawn uniformly."""
+    """Return ways and shots of a uniform testbed; None where they vary or not all was drawn uniformly."""
     cell = data.column(bed)[0][1]
     ways, shots = np.unique(cell.way), np.unique(cell.shot)
     if not uniform(data.beds[bed]) or len(ways) != 1 or len(shots) != 1:
@@ -332,7 +332,7 @@ def _accuracy(entries: Estimates, bed: int) -> WayColumn:
 
 
 def _top5(data: ReportData, bed: int) -> WayColumn:
-    """Means and first places of top-5; the places on the tasks that all series have."""
+    """Compute means and first places of top-5; the places on the tasks that all series have."""
     column = data.column(bed)
     if any(np.isnan(cell.metrics["top5"]).any() for _, cell in column):
         return {}
@@ -346,7 +346,7 @@ def _top5(data: ReportData, bed: int) -> WayColumn:
 
 
 def _published_ways(paper: Published, data: ReportData) -> Sheet:
-    """The paper's table of ways, as printed, without methods that were run here with other settings."""
+    """Build the paper's table of ways, as printed, without methods that were run here with other settings."""
     table = paper.select(table=3)
     printed, variant = paper.beside(table, data.runs)
     keys = list(dict.fromkeys((n.way, n.shot, n.metric) for n in table))

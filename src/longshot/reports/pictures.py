@@ -78,7 +78,7 @@ class Album:
 
 
 def tasks_by_difficulty(cells: Sequence[Cell]) -> tuple[Ints, Floats]:
-    """Tasks that every series has with their mean accuracy over the series; hardest first, ties by number."""
+    """Order the tasks every series has by mean accuracy over the series: hardest first, ties by number."""
     tasks = cells[0].tasks
     for cell in cells[1:]:
         tasks = np.intersect1d(tasks, cell.tasks)
@@ -91,7 +91,7 @@ def tasks_by_difficulty(cells: Sequence[Cell]) -> tuple[Ints, Floats]:
 def choose_extremes(
     cells: Sequence[Cell], count: int
 ) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
-    """(task, mean accuracy) of the ``count`` hardest and easiest tasks; no task is in both lists."""
+    """Choose the ``count`` hardest and easiest tasks, (task, mean accuracy); no task is in both lists."""
     tasks, means = tasks_by_difficulty(cells)
     hard = min(count, (len(tasks) + 1) // 2)
     ranked = [(int(task), float(mean)) for task, mean in zip(tasks, means, strict=True)]
@@ -108,7 +108,7 @@ def albums(
     judges: Sequence[int] | None,
     beds: Sequence[int] | None = None,
 ) -> list[Album]:
-    """One album per testbed; ``marked``: whose predictions are shown, ``judges``: who chooses the tasks.
+    """Build one album per testbed with the predictions of ``marked``; the series ``judges`` choose the tasks.
 
     ``beds`` are the places of the testbeds to show; None: all.
     """
@@ -178,7 +178,7 @@ def _picture(task: Task, cell: Cell, mean: float, images: FindImages, bar: Progr
 
 
 def class_rows(task: Task, images: FindImages, predicted: Ints | None = None) -> tuple[ClassRow, ...]:
-    """The classes of a task with their thumbnails; with ``predicted`` [Q] mistakes come first, with the answer."""
+    """List a task's classes with thumbnails; with ``predicted`` [Q] mistakes come first, with the answer."""
     names = class_names(task.classes, task.labels)
     truth = np.asarray(task.query_label, dtype=np.int64)
     answers = truth if predicted is None else predicted
@@ -217,7 +217,7 @@ def class_rows(task: Task, images: FindImages, predicted: Ints | None = None) ->
 
 
 def class_names(class_ids: Sequence[str], labels: Mapping[str, str] | None = None) -> list[str]:
-    """The last part of each id, or whole ids where last parts repeat; behind the label that a taxonomy gives.
+    """Name classes by the last part of each id (the whole id where these repeat), after a taxonomy's label.
 
     >>> class_names(["n01440764", "a/b"], {"n01440764": "tench"})
     ['tench (n01440764)', 'b']

@@ -43,7 +43,7 @@ LAYOUTS = ("plain", *PAPERS, "cost")  # the first for all formats, the others fo
 
 
 def claim_report(out: str | Path, format: str | None, *, force: bool = False) -> str:
-    """The format of a report that is to be written to ``out``: ``format``, or what the ending stands for.
+    """Return the format of a report to be written to ``out``: ``format``, or what the ending stands for.
 
     UserError where the two differ, or what is there may not be replaced.
 
@@ -72,7 +72,7 @@ def render_report(
     training: Sequence[str | Path] = (),
     plotted: int | None = None,
 ) -> str:
-    """The report as text.
+    """Render the report as text.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def render_report(
 
 
 def _paper(format: str, layout: str, name: str | None) -> Published | None:
-    """The published numbers asked for; UserError where layout, format and numbers do not go together."""
+    """Return the published numbers asked for; UserError where layout, format and numbers do not fit."""
     from longshot.reports.published import published
 
     if layout not in LAYOUTS:

@@ -40,17 +40,17 @@ class ReportSeries:
 
     @property
     def label(self) -> str:
-        """One line for legends and plots."""
+        """Return one line for legends and plots."""
         return f"{self.method} · {self.backbone}" + (f" · {self.note}" if self.note else "")
 
     @property
     def title(self) -> str:
-        """The method with its note, for tables."""
+        """Return the method with its note, for tables."""
         return self.method + (f" ({self.note})" if self.note else "")
 
     @property
     def transductive(self) -> bool:
-        """Whether the method looks at all queries of its task together."""
+        """Tell whether the method looks at all queries of its task together."""
         return self.setting == "transductive"
 
 
@@ -108,17 +108,17 @@ class ReportData:
     )  # (bed, series) of which training saw something
 
     def column(self, bed: int) -> list[tuple[int, Cell]]:
-        """The series that were measured on one testbed, in the report's order."""
+        """List the series that were measured on one testbed, in the report's order."""
         return [(s, self.cells[bed, s]) for s in range(len(self.series)) if (bed, s) in self.cells]
 
     def first_beds(self, number: int) -> ReportData:
-        """The same report of its first testbeds alone."""
+        """Return the same report of its first testbeds alone."""
         cells = {(b, s): cell for (b, s), cell in self.cells.items() if b < number}
         leaks = {cell: leak for cell, leak in self.leaks.items() if cell in cells}
         return replace(self, beds=self.beds[:number], cells=cells, judges=self.judges & {*cells}, leaks=leaks)
 
     def fingerprints(self) -> dict[str, tuple[str, ...]]:
-        """Dataset name → fingerprints, as the testbeds have them; one name can stand for several datasets."""
+        """Return dataset name → fingerprints in the testbeds; one name can stand for several datasets."""
         by_name: dict[str, tuple[str, ...]] = {}
         for bed in self.beds:
             for name, fingerprint in sorted(bed.testbed.datasets.items()):
@@ -126,11 +126,11 @@ class ReportData:
         return by_name
 
     def leak_notes(self) -> list[str]:
-        """The footnotes of what training saw, each once."""
+        """List the footnotes of what training saw, each once."""
         return list(dict.fromkeys(leak.note for _, leak in sorted(self.leaks.items())))
 
     def ranked(self, bed: int) -> list[tuple[int, Cell]]:
-        """The same without those whose network judged the testbed: they are shown and not ranked."""
+        """List the series measured on a testbed without judges of it: these are shown and not ranked."""
         return [(s, cell) for s, cell in self.column(bed) if (bed, s) not in self.judges]
 
     def placed(self, bed: int, shared: Sequence[int], accuracy: Floats) -> list[Placed]:
@@ -139,7 +139,7 @@ class ReportData:
         return place_column(accuracy, settings, [(bed, s) in self.judges for s in shared])
 
     def shared(self, bed: int, setting: str | None = None) -> Shared:
-        """The tasks that every series of a testbed has, and their accuracies side by side.
+        """Return the tasks that every series of a testbed has, and their accuracies side by side.
 
         With ``setting`` those of one setting, without judges.
         """
@@ -249,7 +249,7 @@ def _cells(table: pa.Table) -> list[tuple[CellKey, str, Cell]]:
 
 
 def _groups(table: pa.Table, columns: Sequence[str]) -> list[Ints]:
-    """Row numbers of every different combination of values, in the order of first appearance: that of the user's call.
+    """Group the row numbers by equal values, in the order of first appearance: that of the user's call.
 
     By hand, because ``Table.group_by`` imports an engine for queries, which takes longer than all of this.
     """
@@ -267,14 +267,14 @@ def _groups(table: pa.Table, columns: Sequence[str]) -> list[Ints]:
 
 
 def _scores(table: pa.Table) -> pa.Array | None:
-    """The scores of all tasks, or None unless every row has them."""
+    """Return the scores of all tasks, or None unless every row has them."""
     if "scores" not in table.column_names or table["scores"].null_count:
         return None
     return table["scores"].combine_chunks()
 
 
 def _floats(table: pa.Table, name: str) -> Floats:
-    """A numeric column as float64, NaN for null or for a column that is not there."""
+    """Return a numeric column as float64, NaN for null or for a column that is not there."""
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
     values: Floats = pc.fill_null(pc.cast(table[name], pa.float64()), float("nan")).to_numpy()

@@ -36,47 +36,47 @@ class SeriesEstimate:
 
     @property
     def mean(self) -> float:
-        """The mean over tasks."""
+        """Return the mean over tasks."""
         return self.accuracy.mean
 
     @property
     def n(self) -> int:
-        """How many tasks."""
+        """Return the number of tasks."""
         return self.accuracy.n
 
     @property
     def mark(self) -> str:
-        """ "best", "tied", "judge" or nothing."""
+        """Return "best", "tied", "judge" or nothing."""
         return self.placed.mark
 
     @property
     def p(self) -> float:
-        """Against the best of its setting, corrected; NaN for the best itself and where nothing can be tested."""
+        """Return the corrected p against the best of its setting; NaN for the best and without a test."""
         return self.placed.p
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The ends of the interval for other tasks."""
+        """Return the ends of the interval for other tasks."""
         return _bounds(self.accuracy)
 
     @property
     def class_bounds(self) -> tuple[float, float]:
-        """The ends of the interval for other classes."""
+        """Return the ends of the interval for other classes."""
         return (math.nan, math.nan) if self.over_classes is None else _bounds(self.over_classes)
 
     @property
     def half(self) -> float:
-        """Half the width of the interval for other tasks."""
+        """Return half the width of the interval for other tasks."""
         return math.nan if self.accuracy.half is None else self.accuracy.half
 
     @property
     def notable_class_half(self) -> float | None:
-        """Half the width of the interval over classes where it differs from ``half`` by more than a fifth."""
+        """Return half the width of the interval over classes where it is not within a fifth of ``half``."""
         return notable_half(self.half, None if self.over_classes is None else self.over_classes.half)
 
     @property
     def text(self) -> str:
-        """``84.3 ± 0.6``, with ``(± 1.9)`` over classes where that differs."""
+        """Format the mean as ``84.3 ± 0.6``, with ``(± 1.9)`` over classes where that differs."""
         return plus_minus(self.mean, self.half, over_classes=self.notable_class_half)
 
 
@@ -123,7 +123,7 @@ def _over_classes(bed: ReportTestbed, cell: Cell) -> Interval | None:
 
 
 def time_spent(cell: Cell) -> tuple[float, float]:
-    """Median seconds per task and seconds of all tasks; NaN where some were not recorded."""
+    """Return median seconds per task and seconds of all tasks; NaN where some were not recorded."""
     seconds = cell.metrics["seconds"]
     if np.isnan(seconds).any():
         return math.nan, math.nan
@@ -155,12 +155,12 @@ class CorrectedComparison:
 
     @property
     def tied(self) -> bool:
-        """Whether the test does not tell them apart."""
+        """Tell whether the test does not tell the two apart."""
         return self.p >= SIGNIFICANCE
 
 
 def compare_all(data: ReportData) -> ComparedPairs:
-    """Every pair of series on every testbed: sign-flip tests, p corrected by Holm over all of them.
+    """Test every pair of series on every testbed by sign flips, p corrected by Holm over all of them.
 
     The same tests, correction and random signs as ``compare`` on one run. All pairs count, not those
     with the best alone: which series is best was seen in the same data. Pairs with fewer than two tasks in
@@ -202,7 +202,7 @@ def first_place(
 
 
 def columns_by_setting(data: ReportData, bed: int) -> dict[str, list[tuple[int, Cell]]]:
-    """Setting → the ranked series of a testbed in it, in the report's order; inductive methods first."""
+    """Return setting → its ranked series on a testbed, in the report's order; inductive methods first."""
     columns: dict[str, list[tuple[int, Cell]]] = {}
     for s, cell in sorted(data.ranked(bed), key=lambda pair: data.series[pair[0]].transductive):
         columns.setdefault(data.series[s].setting, []).append((s, cell))
@@ -210,7 +210,7 @@ def columns_by_setting(data: ReportData, bed: int) -> dict[str, list[tuple[int, 
 
 
 def highest(column: list[tuple[int, Cell]]) -> int:
-    """The series with the highest mean; the first of equals."""
+    """Return the series with the highest mean; the first of equals."""
     return max(column, key=lambda pair: round(float(np.mean(pair[1].accuracy)), 12))[0]
 
 
@@ -223,7 +223,7 @@ class Leaders(NamedTuple):
 
 
 def leaders(data: ReportData, entries: Estimates, bed: int) -> list[Leaders]:
-    """Who is first on a testbed, setting by setting: a transductive method never stands above an inductive one."""
+    """List who is first on a testbed in each setting: transductive never stands above inductive."""
     first = []
     alone = {data.series[s].setting: [(s, cell)] for s, cell in data.column(bed)[:1]}  # where all are judges
     for setting, column in (columns_by_setting(data, bed) or alone).items():

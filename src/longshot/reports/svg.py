@@ -62,17 +62,17 @@ _VARIABLES = {
 
 
 def colour(index: int) -> str:
-    """The CSS variable of a series."""
+    """Return the CSS variable of a series."""
     return f"var(--s{index % COLOURS + 1})"
 
 
 def marker(index: int) -> str:
-    """Matplotlib's marker of a series: colours repeat after eight, marker and colour together later."""
+    """Return Matplotlib's marker of a series: colours repeat after eight, marker with colour later."""
     return MARKERS[(index + index // COLOURS) % len(MARKERS)]
 
 
 def series_style(index: int, size: float = 6.5, palette: Palette = PAGE) -> dict[str, Any]:
-    """Keyword arguments of ``plot`` for a series: colour and marker, with an edge so that lines do not hide it."""
+    """Return keyword arguments of ``plot`` for a series: colour and marker, with an edge to stand out."""
     colours = {"color": palette.series[index % COLOURS], "markeredgecolor": palette.paper}
     return {**colours, "marker": marker(index), "markersize": size, "markeredgewidth": 0.7}
 
@@ -87,7 +87,7 @@ def shorten(text: str, length: int) -> str:
 
 
 def figure_settings(palette: Palette, size: float = 11) -> Any:
-    """Matplotlib's settings for plots in these colours, with letters of ``size`` points."""
+    """Return Matplotlib's settings for plots in these colours, with letters of ``size`` points."""
     return {
         "svg.fonttype": "none",  # text stays text
         "svg.hashsalt": "longshot",  # equal plots give equal bytes
@@ -114,7 +114,7 @@ def figure_settings(palette: Palette, size: float = 11) -> Any:
 
 
 def picture_kind(path: str | os.PathLike[str]) -> str:
-    """What a picture's ending stands for: ``png``, ``svg`` or ``pdf``.
+    """Return the kind that a picture's ending stands for: ``png``, ``svg`` or ``pdf``.
 
     >>> picture_kind("curves.PNG")
     'png'
@@ -131,7 +131,7 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def new_figure(height: float, *, width: float = WIDTH, palette: Palette = PAGE) -> Iterator[Figure]:
-    """A figure of ``width × height`` units under the report's settings; no display, no global state."""
+    """Open a figure of ``width × height`` units under the report's settings; no display, no global state."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -150,7 +150,7 @@ def new_figure(height: float, *, width: float = WIDTH, palette: Palette = PAGE) 
 
 
 def new_axes(figure: Figure, margins: tuple[float, float, float, float]) -> Any:
-    """Axes inside ``margins`` in drawing units: at the left, right, top and bottom."""
+    """Add axes inside ``margins`` in drawing units: at the left, right, top and bottom."""
     west, east, top, bottom = margins
     width, height = figure.get_size_inches() * 72
     axes = figure.add_axes(
@@ -161,7 +161,7 @@ def new_axes(figure: Figure, margins: tuple[float, float, float, float]) -> Any:
 
 
 def to_svg(figure: Figure, prefix: str, description: str) -> str:
-    """The figure as an ``<svg>`` element for a page: themed, prefixed, described for screen readers.
+    """Render the figure as an ``<svg>`` element for a page: themed, prefixed, described for screen readers.
 
     Only attributes are rewritten, never text: a label may say ``#010101`` or ``id="x"`` and stays as it is.
     """
@@ -208,7 +208,7 @@ _REFERENCE = re.compile(r"^#(.+)$|url\(#([^)]+)\)")
 
 
 def _attribute(value: str, prefix: str) -> str:
-    """Stand-in colours become variables, fonts the reader's, references point to the prefixed ids."""
+    """Rewrite an attribute: stand-in colours as variables, the reader's fonts, references to prefixed ids."""
     value = re.sub(r"#[0-9a-f]{6}\b", lambda match: _VARIABLES.get(match[0], match[0]), value)
     value = re.sub(r"font-family: [^;]*;? ?", "", value)
     value = re.sub(r"^#(?!\d{6}$)|url\(#", lambda match: f"{match[0]}{prefix}-", value)
@@ -216,5 +216,5 @@ def _attribute(value: str, prefix: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Text without the control characters and lone surrogates that XML cannot hold."""
+    """Replace the control characters and lone surrogates that XML cannot hold."""
     return re.sub(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)

@@ -66,7 +66,7 @@ class SheetCell:
 
     @property
     def shown(self) -> str:
-        """The text with its footnotes, without its mark."""
+        """Return the text with its footnotes, without its mark."""
         return " ".join(filter(None, (self.text, self.note, UNMARKED if self.reason else "")))
 
 
@@ -88,7 +88,7 @@ class Column:
 
     @property
     def title(self) -> str:
-        """The head with its group."""
+        """Return the head with its group."""
         return f"{self.group}: {self.head}" if self.group else self.head
 
     def cell(self, row: Any) -> SheetCell:
@@ -159,7 +159,7 @@ class Sheet:
 
     @property
     def columns(self) -> list[Column]:
-        """All columns, also those of files alone."""
+        """List all columns, also those of files alone."""
         return [
             head
             if isinstance(head, Column)
@@ -169,12 +169,12 @@ class Sheet:
 
     @property
     def rows(self) -> list[Sequence[SheetCell]]:
-        """All rows."""
+        """List all rows."""
         return [row for block in self.blocks for row in block]
 
     @property
     def visible(self) -> list[int]:
-        """The numbers of the columns that have a head."""
+        """List the numbers of the columns that have a head."""
         return [number for number, column in enumerate(self.columns) if column.head or not column.key]
 
     def footnotes(self) -> list[str]:

@@ -37,7 +37,7 @@ _BEFORE, _AFTER = SERIES[6], SERIES[1]
 
 
 def histogram(values: NDArray[Any], *, xlabel: str, prefix: str, unit: str = "tasks") -> str:
-    """How often each value occurs: one bar per whole number or interval, a dashed line at the mean."""
+    """Draw how often each value occurs: one bar per whole number or interval, a dashed line at the mean."""
     edges = bin_edges(values, _BINS)
     counts, _ = np.histogram(values, bins=edges)
     mean = float(values.mean())
@@ -59,7 +59,7 @@ def histogram(values: NDArray[Any], *, xlabel: str, prefix: str, unit: str = "ta
 
 
 def balance(classes: Balance, *, prefix: str) -> str:
-    """Tasks per class, most frequent class first, with the equal share and its usual range behind."""
+    """Draw tasks per class, most frequent class first, with the equal share and its usual range behind."""
     counts = np.array(list(classes.counts.values()))
     low, high = classes.usual
     places = np.arange(len(counts) + 1)
@@ -78,7 +78,7 @@ def balance(classes: Balance, *, prefix: str) -> str:
 
 
 def change(measure: Change, *, prefix: str, chance: float | None = None) -> str:
-    """Two histograms on one scale, before selection above and after it below, each with its mean.
+    """Draw two histograms on one scale, before selection above and after it below, each with its mean.
 
     ``chance`` marks guessing with a dashed line.
     """
@@ -110,7 +110,7 @@ def change(measure: Change, *, prefix: str, chance: float | None = None) -> str:
 
 
 def _above(axes: Any, edges: Floats, x: float, text: str) -> None:
-    """Text over the axes at ``x``, on the side where there is room."""
+    """Write text over the axes at ``x``, on the side where there is room."""
     right = x > (edges[0] + edges[-1]) / 2
     transform = axes.get_xaxis_transform()
     axes.text(x, 1.02, text, transform=transform, color=INK, va="bottom", ha="right" if right else "left")
@@ -169,7 +169,7 @@ class HardnessPoint:
 
 
 def plane(embeddings: Floats) -> tuple[Floats, Floats]:
-    """The first two principal components of class embeddings [C, d] → points [C, 2], shares of variance [2].
+    """Project class embeddings on two principal components: [C, d] → points [C, 2], shares of variance [2].
 
     The largest coordinate of each axis is positive, so that the same embeddings give the same picture. One dimension,
     or classes that all agree, leave the missing coordinates 0.
@@ -190,7 +190,7 @@ def plane(embeddings: Floats) -> tuple[Floats, Floats]:
 def class_map(
     embeddings: Floats, panels: Sequence[SplitPanel], path: str | os.PathLike[str], title: str = ""
 ) -> None:
-    """Classes in the plane of their first two principal components, coloured by set; a picture per split.
+    """Draw classes on their first two principal components, coloured by set; a picture per split.
 
     A large mark is the mean of a set's classes. The number beside a picture's title is the distance of the train and
     the test mean among all d dimensions, not in the plane.
@@ -229,7 +229,7 @@ def _draw_sets(axes: Any, points: Floats, sets: Mapping[str, Ints]) -> None:
 
 
 def hardness_map(points: Sequence[HardnessPoint], path: str | os.PathLike[str], title: str) -> None:
-    """Splits by class similarity (frozen accuracy of the test classes) and transfer loss, with their intervals.
+    """Draw splits by class similarity (frozen accuracy of test classes) and transfer loss, with intervals.
 
     Classes get more alike to the right, transfer harder upwards, so that the hardest splits are at the top right.
     """
@@ -309,7 +309,7 @@ def accuracy_by_divergence(
 
 
 def _named(ticks: Floats, room: float, logarithmic: bool = False) -> list[str]:
-    """The numbers at ticks; one nearer than ``room`` to the named one before it goes without."""
+    """Name the numbers at ticks; one nearer than ``room`` to the named one before it goes without."""
     named: list[str] = []
     last = -math.inf
     for tick in ticks.tolist():
@@ -320,7 +320,7 @@ def _named(ticks: Floats, room: float, logarithmic: bool = False) -> list[str]:
 
 
 def clouds(some: Sequence[Cloud], path: str | os.PathLike[str], *, title: str, xlabel: str) -> None:
-    """Accuracy of single tasks against a divergence, a picture per cloud, with the least-squares line."""
+    """Draw accuracy of single tasks against a divergence, a picture per cloud, with least-squares lines."""
     with _figure(path, 3.5 * len(some) + 0.4, 3.5) as figure:
         row = figure.subplots(1, len(some), squeeze=False, sharey=True)[0]
         for axes, cloud in zip(row, some, strict=True):
@@ -339,7 +339,7 @@ def clouds(some: Sequence[Cloud], path: str | os.PathLike[str], *, title: str, x
 
 @contextmanager
 def _figure(path: str | os.PathLike[str], width: float, height: float) -> Iterator[Any]:
-    """A figure of so many inches, written to ``path`` when the block ends; no display, no global state."""
+    """Open a figure of so many inches and write it to ``path`` at the end; no display, no global state."""
     import matplotlib
     from matplotlib.figure import Figure
 

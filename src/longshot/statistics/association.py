@@ -60,7 +60,7 @@ class Rolling:
 
 
 def pairs(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
-    """Two finite arrays of the same length; ValueError otherwise."""
+    """Return two arrays as finite float64 of the same length; ValueError otherwise."""
     first, second = checked(x), checked(y)
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} values are not pairs")
@@ -68,7 +68,7 @@ def pairs(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def slope(x: ArrayLike, y: ArrayLike, level: float = 0.95, groups: ArrayLike | None = None) -> Slope:
-    """Ordinary least squares of y on x, with the t interval of the slope.
+    """Fit y on x by ordinary least squares, with the t interval of the slope.
 
     b = S_xy / S_xx, se² = (S_yy − b S_xy) / ((n − 2) S_xx), b ± t_{n−2} · se. With ``groups`` each of G groups has a
     level of its own, y = a_g + b x: sums are taken within groups, and n − G − 1 degrees of freedom are left.
@@ -127,7 +127,7 @@ def correlation(
     resamples: int = 9999,
     seed: int = 0,
 ) -> Correlation:
-    """Correlation of two columns over the same tasks, with its interval.
+    """Compute the correlation of two columns over the same tasks, with its interval.
 
     Fisher's interval: tanh(atanh r ± z · se), se = 1 / √(n − 3) for Pearson, √((1 + r²/2) / (n − 3)) for Spearman
     (Bonett and Wright). p from t = r √((n − 2) / (1 − r²)) with n − 2 degrees of freedom.
@@ -225,18 +225,18 @@ def rolling_mean(x: ArrayLike, y: ArrayLike, window: int = 200, level: float = 0
 
 
 def _group_means(values: Floats, group: NDArray[np.int64]) -> Floats:
-    """The mean of each value's group, [n]."""
+    """Return the mean of each value's group, [n]."""
     means: Floats = (np.bincount(group, values) / np.bincount(group))[group]
     return means
 
 
 def _constant(values: Floats, scale: Floats | None = None) -> bool:
-    """Whether values are equal beside rounding; ``scale`` has the size they had before means were taken off."""
+    """Tell whether values are equal beside rounding; ``scale`` is their size before means were taken off."""
     return bool(np.ptp(values) <= 1e-12 * (1 + np.abs(values if scale is None else scale).max()))
 
 
 def _pearson(x: Floats, y: Floats) -> Floats:
-    """r along the last axis, [B, n] → [B]; a resample in which one side is constant has no relation: 0."""
+    """Return r along the last axis, 0 where one side of a resample is constant; [B, n] → [B]."""
     dx, dy = x - x.mean(-1, keepdims=True), y - y.mean(-1, keepdims=True)
     scale = np.sqrt((dx * dx).sum(-1) * (dy * dy).sum(-1))
     r: Floats = np.divide((dx * dy).sum(-1), scale, out=np.zeros(len(dx)), where=scale > 1e-300)
@@ -244,7 +244,7 @@ def _pearson(x: Floats, y: Floats) -> Floats:
 
 
 def ranks(values: Floats) -> Floats:
-    """Ranks from 1 up; equal values share their mean rank."""
+    """Rank values from 1 up; equal values share their mean rank."""
     _, group, count = np.unique(values, return_inverse=True, return_counts=True)
     mean_ranks: Floats = (np.cumsum(count) - (count - 1) / 2)[group]
     return mean_ranks
@@ -268,7 +268,7 @@ class Group:
 def quantile_bins(
     x: ArrayLike, count: int = 4, *, ties: Literal["split", "together"] = "split"
 ) -> NDArray[np.int64]:
-    """The group 0 … count − 1 of each value, from the smallest values to the largest.
+    """Return the group 0 … count − 1 of each value, from the smallest values to the largest.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ def breakdown(
     ties: Literal["split", "together"] = "split",
     level: float = 0.95,
 ) -> list[Group]:
-    """The mean of a metric with its t interval for each value of a column.
+    """Return the mean of a metric with its t interval for each value of a column.
 
     Parameters
     ----------
@@ -369,7 +369,7 @@ def breakdown(
 
 
 def _plain(value: Any) -> Any:
-    """NumPy and Arrow scalars as Python values; NaN as None."""
+    """Convert NumPy and Arrow scalars to Python values, and NaN to None."""
     value = value.as_py() if hasattr(value, "as_py") else value
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and value != value else value

@@ -231,7 +231,7 @@ class TaskClasses:
 
 
 def widths_differ(half: float | None, other: float | None) -> bool:
-    """Whether two half-widths of intervals differ by more than a fifth of the first.
+    """Tell whether two half-widths of intervals differ by more than a fifth of the first.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ class DatasetDifficulty:
 
 
 def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interval:
-    """Difference of two independent means, ā − b̄, with Welch's interval.
+    """Return the difference of two independent means, ā − b̄, with Welch's interval.
 
     se² = s_a²/n_a + s_b²/n_b; ± t_ν · se, ν = se⁴ / ((s_a²/n_a)²/(n_a − 1) + (s_b²/n_b)²/(n_b − 1)).
 
@@ -82,7 +82,7 @@ def drops(
     paired: bool,
     level: float = 0.95,
 ) -> list[Drop]:
-    """The drop of one method's metric from testbed A to testbed B, for each dataset both have, then overall.
+    """Measure the drop of one method's metric from testbed A to B, for each dataset both have, then overall.
 
     Paired: the mean of a_i − b_i with its t interval. Otherwise ā − b̄ with Welch's. Overall weighs every task
     alike and covers tasks of shared datasets only.
@@ -134,7 +134,7 @@ def drops(
 def dataset_difficulty(
     scores: ArrayLike, datasets: Sequence[str] | NDArray[np.str_], level: float = 0.95
 ) -> list[DatasetDifficulty]:
-    """Intrinsic (1 − best mean) and modelling (best mean − worst mean) difficulty of each dataset.
+    """Measure intrinsic (1 − best mean) and modelling (best − worst mean) difficulty of each dataset.
 
     The intervals are those of the chosen methods' mean and of their paired difference: they take the choice as
     given and do not cover that the best was picked among M.
@@ -171,7 +171,7 @@ def dataset_difficulty(
 def unpaired_difficulty(
     scores: Sequence[ArrayLike], datasets: Sequence[Sequence[str]], level: float = 0.95
 ) -> list[DatasetDifficulty]:
-    """The same where every method has tasks of its own: modelling difficulty gets Welch's interval.
+    """Measure both difficulties where every method has its own tasks; modelling gets Welch's interval.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from longshot.statistics.estimate_text import TASKS, Unit, plus_minus
 
 
 def t_p_value(t: float, freedom: float) -> float:
-    """Two-sided p of a t statistic: P(|T| ≥ |t|).
+    """Return the two-sided p of a t statistic: P(|T| ≥ |t|).
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def t_p_value(t: float, freedom: float) -> float:
 
 
 def t_quantile(freedom: float, level: float) -> float:
-    """The two-sided Student-t factor t with P(|T| ≤ t) = ``level``.
+    """Return the two-sided Student-t factor t with P(|T| ≤ t) = ``level``.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Interval:
 
     @property
     def half(self) -> float | None:
-        """Half the interval's width: the number behind ±."""
+        """Return half the interval's width: the number behind ±."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     def text(self, unit: Unit = "percent", digits: int = 1) -> str:
@@ -83,17 +83,17 @@ class Interval:
         return plus_minus(self.mean, self.half, unit, digits)
 
     def excludes(self, value: float) -> bool:
-        """Whether the interval exists and ``value`` lies outside it."""
+        """Tell whether the interval exists and ``value`` lies outside it."""
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return the interval as plain values for JSON."""
         ends = {"mean": self.mean, "low": self.low, "high": self.high, "n": self.n}
         return {**ends, "reason": self.reason} if self.reason else ends
 
 
 def checked(values: ArrayLike) -> Floats:
-    """``values`` as finite float64 [n], n ≥ 1; ValueError otherwise."""
+    """Return ``values`` as finite float64 [n], n ≥ 1; ValueError otherwise."""
     data = np.asarray(values, np.float64).reshape(-1)
     if not len(data):
         raise ValueError("the mean of no values is not defined")
@@ -130,7 +130,7 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
 
 
 def normal_interval(values: ArrayLike) -> Interval:
-    """Meta-Dataset's interval: x̄ ± 1.96 · σ / √n, σ² with n; needed where its ranks are to be reproduced.
+    """Return Meta-Dataset's interval, which its ranks need: x̄ ± 1.96 · σ / √n, σ² with n.
 
     Parameters
     ----------
@@ -156,13 +156,13 @@ def _no_interval(data: Floats) -> Interval:
 
 
 def _around(data: Floats, width: float) -> Interval:
-    """x̄ ± width / √n."""
+    """Return the interval x̄ ± width / √n."""
     mean, reach = float(data.mean()), width / math.sqrt(len(data))
     return Interval(mean, mean - reach, mean + reach, len(data))
 
 
 def spread(values: ArrayLike) -> float:
-    """Standard deviation over tasks: s² = Σ (x_i − x̄)² / (n − 1).
+    """Return the standard deviation over tasks: s² = Σ (x_i − x̄)² / (n − 1).
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def bootstrap_interval(
     resamples: int = 9999,
     seed: int = 0,
 ) -> Interval:
-    """A statistic of values with its bootstrap interval.
+    """Return a statistic of values with its bootstrap interval.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def bootstrap(
     seed: int = 0,
     influence: Floats | None = None,
 ) -> Interval:
-    """Bootstrap over n rows of whatever they stand for.
+    """Return the bootstrap interval of a statistic over n rows of any kind.
 
     ``percentile``: the (1 ± level) / 2 quantiles of the resampled θ*. ``bca`` (bias-corrected and accelerated)
     moves those quantiles to Φ(z₀ + (z₀ + z) / (1 − a (z₀ + z))), where z₀ = Φ⁻¹(share of θ* below θ̂, ties half)
@@ -393,7 +393,7 @@ def blocks_of(resamples: int, width: int) -> Iterator[int]:
 
 
 def _influence(n: int, statistic: Callable[[NDArray[np.int64]], Floats]) -> Floats:
-    """[n] mean of the leave-one-out estimates minus each."""
+    """Return the mean of the leave-one-out estimates minus each of them, [n]."""
     rows = np.arange(n - 1)
     parts: list[Floats] = []
     for size in blocks_of(n, n):

@@ -93,7 +93,7 @@ def compare_many(
     resamples: int = 9999,
     seed: int = 0,
 ) -> list[Comparison]:
-    """Several comparisons on the same tasks, as :func:`compare_paired`; random signs are drawn once for all.
+    """Make several comparisons on the same tasks, as :func:`compare_paired`; all share their random signs.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def _paired_t(difference: Floats) -> float:
 
 
 def sign_flip_test(differences: ArrayLike, *, resamples: int = 9999, seed: int = 0) -> tuple[float, bool]:
-    """Whether paired differences are symmetric around 0: a two-sided test without normality.
+    """Test whether paired differences are symmetric around 0: two-sided, without normality.
 
     If A and B were equally good, every d_i could as well have had the other sign. p is the share of the 2^n
     sign patterns with |Σ ±d_i| ≥ |Σ d_i|. It needs only independent tasks.
@@ -193,7 +193,7 @@ def sign_flip_test(differences: ArrayLike, *, resamples: int = 9999, seed: int =
 def sign_flip_tests(
     differences: NDArray[np.float64], *, resamples: int = 9999, seed: int = 0
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """:func:`sign_flip_test` for each column.
+    """Apply :func:`sign_flip_test` to each column.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def sign_flip_tests(
 
 
 def smallest_p(tasks: int) -> float:
-    """The smallest p that the sign-flip test can give: 2/2ⁿ, all n differences of one sign.
+    """Return the smallest p that the sign-flip test can give: 2/2ⁿ, all n differences of one sign.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def smallest_p(tasks: int) -> float:
 
 
 def _exact(difference: Floats) -> float | None:
-    """p over all sign patterns, or None where counting them takes too long."""
+    """Return p over all sign patterns, or None where counting them takes too long."""
     size = np.abs(difference[np.abs(difference) > _CLOSE])  # zeros have no sign to flip
     if not len(size):
         return 1.0
@@ -267,7 +267,7 @@ def _exact(difference: Floats) -> float | None:
 
 
 def _lattice(size: Floats) -> NDArray[np.int64] | None:
-    """The sizes as whole multiples of 1/L for the smallest L up to 2,000 that fits them all; None if there is none."""
+    """Return the sizes as multiples of 1/L for the smallest L up to 2,000 that fits all; None without one."""
     denominators = np.arange(1, _DENOMINATORS + 1)
     probe = np.outer(denominators, size[:8])  # most denominators fail on the first few
     for denominator in denominators[(np.abs(probe - np.rint(probe)) <= _ROUNDING).all(axis=1)]:
@@ -279,7 +279,7 @@ def _lattice(size: Floats) -> NDArray[np.int64] | None:
 
 
 def _count_lattice(steps: NDArray[np.int64], observed: int) -> float:
-    """P(|K − 2S| ≥ observed), K = Σ steps, S the sum of those that are flipped, each with probability ½."""
+    """Return P(|K − 2S| ≥ observed), K = Σ steps, S the sum of those flipped, each with probability ½."""
     total = int(steps.sum())
     chance = np.zeros(total + 1)
     chance[0] = 1.0
@@ -295,7 +295,7 @@ def _count_lattice(steps: NDArray[np.int64], observed: int) -> float:
 
 
 def _sampled(differences: Floats, resamples: int, seed: int) -> Floats:
-    """(1 + hits) / (1 + R) for each column [n, m], with the same random signs for all."""
+    """Return (1 + hits) / (1 + R) for each column, with the same random signs for all; [n, m] → [m]."""
     n = len(differences)
     rng = np.random.default_rng(seed)
     total = differences.sum(axis=0)

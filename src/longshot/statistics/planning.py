@@ -15,7 +15,7 @@ from longshot.statistics.paired import smallest_p
 
 
 def tasks_needed(std: float, half: float, level: float = 0.95) -> int:
-    """How many tasks an interval of mean ± ``half`` takes: the smallest n ≥ 2 with t_{n−1} · std / √n ≤ half.
+    """Return how many tasks mean ± ``half`` takes: the smallest n ≥ 2 with t_{n−1} · std / √n ≤ half.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def tasks_needed(std: float, half: float, level: float = 0.95) -> int:
 
 
 def fewest_tasks(comparisons: int = 1, level: float = 0.05) -> int:
-    """From how many tasks on the sign-flip test can decide at all: the smallest n with m · 2/2ⁿ < level.
+    """Return the fewest tasks with which the sign-flip test can decide: the smallest n with m · 2/2ⁿ < level.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def fewest_tasks(comparisons: int = 1, level: float = 0.05) -> int:
 def tasks_to_decide(
     mean: float, std: float, *, comparisons: int = 1, level: float = 0.05, power: float = 0.8
 ) -> int:
-    """How many tasks the sign-flip test needs to decide, if differences go on as those seen so far.
+    """Estimate how many tasks the sign-flip test needs to decide, if differences go on as those seen so far.
 
     Under random signs Σ ±dᵢ has the variance Σ dᵢ² ≈ n (d̄² + s²), so n differences decide where
     √n |d̄| > z_{1−α/2} √(d̄² + s²), α = level / m. Over draws of tasks the left side varies by s, hence
@@ -143,14 +143,14 @@ class Stability:
     resamples: int
 
     def settled(self, level: float = 0.95) -> bool:
-        """Whether each method is above the next one in at least ``level`` of the resamples."""
+        """Tell whether each method is above the next one in at least ``level`` of the resamples."""
         return all(float(self.above[i, j]) >= level for i, j in pairwise(self.order))
 
 
 def ranking_stability(
     scores: ArrayLike, *, higher_is_better: bool = True, resamples: int = 2000, seed: int = 0
 ) -> Stability:
-    """Whether the ranking of methods would hold on other tasks: a bootstrap over tasks.
+    """Estimate whether the ranking of methods would hold on other tasks, by a bootstrap over tasks.
 
     A resample draws T tasks with replacement, the same for all methods, and ranks by mean. Methods with equal
     means stand in the order given. Kendall's τ of a resample is the mean over pairs of +1 (same order), −1
@@ -209,6 +209,6 @@ def ranking_stability(
 
 
 def _round(means: Floats) -> Floats:
-    """Means that differ by rounding alone are equal."""
+    """Round means so that those that differ by rounding alone are equal."""
     rounded: Floats = np.round(means, 12)
     return rounded

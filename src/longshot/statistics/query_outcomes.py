@@ -34,7 +34,7 @@ class PairCounts:
     def tally(
         cls, rows: ArrayLike, columns: ArrayLike, size: int, weights: NDArray[np.int64] | None = None
     ) -> PairCounts:
-        """How often each (row, column) occurs, or the sum of its weights."""
+        """Count how often each (row, column) occurs, or sum its weights."""
         each = np.asarray(rows, np.int64) * size + np.asarray(columns, np.int64)
         position, inverse = np.unique(each, return_inverse=True)
         count = np.zeros(len(position), np.int64)
@@ -43,21 +43,21 @@ class PairCounts:
 
     @property
     def nnz(self) -> int:
-        """How many are not 0."""
+        """Return how many counts are not 0."""
         return len(self.position)
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """[nnz]"""
+        """Return the row of each count that is not 0, [nnz]."""
         return self.position // max(self.size, 1)
 
     @property
     def columns(self) -> NDArray[np.int64]:
-        """[nnz]"""
+        """Return the column of each count that is not 0, [nnz]."""
         return self.position % max(self.size, 1)
 
     def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """[n] the counts of these pairs."""
+        """Return the counts of these pairs, [n]."""
         if not self.nnz:
             return np.zeros(len(rows), np.int64)
         pairs = rows * self.size + columns
@@ -68,12 +68,12 @@ class PairCounts:
         return int(self.at(np.array([pair[0]]), np.array([pair[1]]))[0])
 
     def diagonal(self) -> NDArray[np.int64]:
-        """[C]"""
+        """Return the counts on the diagonal, [C]."""
         own = np.arange(self.size)
         return self.at(own, own)
 
     def either_way(self) -> PairCounts:
-        """Row and column exchanged and added: [i, j] + [j, i]."""
+        """Add the counts with row and column exchanged: [i, j] + [j, i]."""
         rows, columns = self.rows, self.columns
         return PairCounts.tally(
             np.concatenate([rows, columns]),
@@ -83,7 +83,7 @@ class PairCounts:
         )
 
     def toarray(self) -> NDArray[np.int64]:
-        """[C, C] with the zeros."""
+        """Return the counts as a full array with the zeros, [C, C]."""
         dense = np.zeros(self.size * self.size, np.int64)
         dense[self.position] = self.count
         return dense.reshape(self.size, self.size)
@@ -103,12 +103,12 @@ class Confusion:
     chances: PairCounts
 
     def rate(self, true: int, other: int) -> float:
-        """counts / chances of a pair; NaN for a pair that never met."""
+        """Return counts / chances of a pair; NaN for a pair that never met."""
         chances = self.chances[true, other]
         return self.counts[true, other] / chances if chances else math.nan
 
     def accuracy(self) -> Floats:
-        """[C] share of each class's queries that were right; NaN for a class without queries."""
+        """Return the share of each class's queries that were right, NaN for a class without queries; [C]."""
         right, queries = self.counts.diagonal(), self.chances.diagonal()
         shares: Floats = np.divide(right, queries, out=np.full(len(right), np.nan), where=queries > 0)
         return shares
@@ -128,7 +128,7 @@ class ConfusedPair:
 
     @property
     def mistakes(self) -> int:
-        """In either direction."""
+        """Return the number of mistakes in either direction."""
         return self.first_as_second + self.second_as_first
 
     @property
@@ -206,7 +206,7 @@ def confusion(
 
 
 def most_confused(confusions: Confusion, top: int = 10) -> list[ConfusedPair]:
-    """The pairs of classes that are confused most, by the lower end of the Wilson interval of their rate.
+    """List the pairs of classes confused most, by the lower end of the Wilson interval of their rate.
 
     The rate of a pair is its mistakes in either direction / its chances. The lower end (95 %) ranks 40 mistakes of
     100 before 2 of 4: two high rates, but only one has much evidence. Equal pairs: more mistakes first, then by
@@ -255,7 +255,7 @@ def most_confused(confusions: Confusion, top: int = 10) -> list[ConfusedPair]:
 
 
 def wilson(hits: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
-    """Wilson's interval of a share p = hits / trials.
+    """Return Wilson's interval of a share p = hits / trials.
 
     (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n), with z the normal quantile of (1 + level) / 2.
 
@@ -311,7 +311,7 @@ class Calibration:
 
 
 def calibration(confidence: ArrayLike, right: ArrayLike, bins: int = 15) -> Calibration:
-    """Bin queries by the probability of their predicted class: B bins of equal width over 0 … 1, (a, b].
+    """Group queries by the probability of their predicted class: B bins of equal width over 0 … 1, (a, b].
 
     ECE = Σ_b (n_b / n) · |share right in b − mean confidence in b|; MCE is the largest of these gaps.
 
@@ -362,7 +362,7 @@ def calibration(confidence: ArrayLike, right: ArrayLike, bins: int = 15) -> Cali
 
 
 def confidences(scores: ArrayLike, ways: ArrayLike, labels: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
-    """Confidence and correctness of every query from its scores.
+    """Compute confidence and correctness of every query from its scores.
 
     The confidence is the largest softmax probability, max_w exp(s_w) / Σ_v exp(s_v). The prediction is the class
     with the highest score, the first of them where several are equal, as in the accuracy.

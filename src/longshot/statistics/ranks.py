@@ -13,7 +13,7 @@ from longshot.statistics.intervals import Floats
 
 
 def meta_dataset_ranks(means: ArrayLike, halves: ArrayLike) -> Floats:
-    """Ranks of methods on one source by Meta-Dataset's rule; 1 is the best, tied methods share the mean rank.
+    """Rank methods on one source by Meta-Dataset's rule; 1 is the best, tied methods share the mean rank.
 
     Take the best mean among the methods without a rank; every such method with |difference| ≤ √(ci₁² + ci₂²) ties with
     it; the tied share the mean of the ranks they take up; repeat with the others.
@@ -55,7 +55,7 @@ def meta_dataset_ranks(means: ArrayLike, halves: ArrayLike) -> Floats:
 
 
 def block_ranks(scores: ArrayLike, *, higher_is_better: bool = True) -> Floats:
-    """Ranks of methods within each block: 1 is the best, equal scores share the mean of their ranks.
+    """Rank methods within each block: 1 is the best, equal scores share the mean of their ranks.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class CriticalDifference:
 def critical_difference(
     scores: ArrayLike, *, alpha: float = 0.05, higher_is_better: bool = True
 ) -> CriticalDifference:
-    """Friedman's test and Nemenyi's critical difference.
+    """Compute Friedman's test and Nemenyi's critical difference.
 
     χ² = 12 / (N M (M + 1)) · Σ_j R_j² − 3 N (M + 1), divided by 1 − Σ (t³ − t) / (N M (M² − 1)) for ties of size t
     (R_j: sum of ranks), with M − 1 degrees of freedom; F = (N − 1) χ² / (N (M − 1) − χ²) with M − 1 and
@@ -152,7 +152,7 @@ def critical_difference(
 
 
 def _groups(average: Floats, order: NDArray[np.int64], reach: float) -> tuple[tuple[int, ...], ...]:
-    """Runs in rank order that span at most ``reach``, without those inside a longer one."""
+    """List the runs in rank order that span at most ``reach``, without those inside a longer one."""
     groups: list[tuple[int, ...]] = []
     last = -1
     for start in range(len(order)):
@@ -168,7 +168,7 @@ def _groups(average: Floats, order: NDArray[np.int64], reach: float) -> tuple[tu
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """Holm's step-down adjustment: p₍ᵢ₎ ← max_{j ≤ i} min(1, (m − j + 1) · p₍ⱼ₎), sorted upwards.
+    """Adjust p values by Holm's step-down rule: p₍ᵢ₎ ← max_{j ≤ i} min(1, (m − j + 1) · p₍ⱼ₎), p ascending.
 
     Rejecting where the result is below α keeps the chance of even one false claim below α, whatever the dependence
     between the tests.
@@ -195,7 +195,7 @@ def holm(p_values: ArrayLike) -> Floats:
 
 
 def benjamini_hochberg(p_values: ArrayLike) -> Floats:
-    """Benjamini and Hochberg's step-up adjustment: p₍ᵢ₎ ← min_{j ≥ i} m / j · p₍ⱼ₎, sorted upwards.
+    """Adjust p values by Benjamini and Hochberg's step-up rule: p₍ᵢ₎ ← min_{j ≥ i} m / j · p₍ⱼ₎, p ascending.
 
     Rejecting where the result is below α keeps the expected share of false claims among all claims below α.
 
@@ -221,7 +221,7 @@ def benjamini_hochberg(p_values: ArrayLike) -> Floats:
 
 
 def _sorted(p_values: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
-    """p values sorted upwards, and the place of each among them."""
+    """Sort p values upwards; return them and the place of each among them."""
     p = np.asarray(p_values, np.float64).reshape(-1)
     if not ((p >= 0) & (p <= 1)).all():
         raise ValueError("p values lie between 0 and 1")

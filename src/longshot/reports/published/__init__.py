@@ -37,7 +37,7 @@ class PublishedNumber:
     settings: Mapping[str, Any] = field(default_factory=dict)  # that decide the method's answers
 
     def alike(self, settings: Mapping[str, Any]) -> bool:
-        """Whether a method run with ``settings`` answers as the paper's does."""
+        """Tell whether a method run with ``settings`` answers as the paper's does."""
         return all(
             name in settings and settings[name] in (value if isinstance(value, list) else [value])
             for name, value in self.settings.items()
@@ -56,13 +56,13 @@ class Published:
     variant: str  # the name of the authors' settings of the methods
 
     def select(self, **fields: Any) -> list[PublishedNumber]:
-        """The numbers whose fields equal ``fields``: ``select(table=1, part="whole", sampling="semantic")``."""
+        """Select the numbers whose fields equal ``fields``: ``select(table=1, sampling="semantic")``."""
         return [n for n in self.numbers if all(getattr(n, key) == value for key, value in fields.items())]
 
     def beside(
         self, numbers: Iterable[PublishedNumber], runs: Iterable[Mapping[str, Any]]
     ) -> tuple[list[PublishedNumber], str]:
-        """The numbers that may stand beside ``runs`` (run.json each), and a sentence on those that may not.
+        """Select the numbers that may stand beside ``runs`` (run.json each); say which may not.
 
         A method that the runs have with other settings alone is left out: under one name it would read as the same.
         """
@@ -87,12 +87,12 @@ class Published:
 
 
 def published_names() -> list[str]:
-    """Names of the papers whose numbers are here."""
+    """List the names of the papers whose numbers are here."""
     return sorted(f.name.removesuffix(".json") for f in files(__name__).iterdir() if f.name.endswith(".json"))
 
 
 def published(name: str) -> Published:
-    """The numbers of one paper.
+    """Return the numbers of one paper.
 
     >>> published("semantic").select(table=1, part="whole", sampling="semantic", method="protonet")[0].half
     0.004

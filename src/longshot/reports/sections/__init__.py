@@ -37,7 +37,7 @@ class Request:
 
 
 def strongest(request: Request, bed: int, limit: int) -> tuple[list[tuple[int, Cell]], int]:
-    """The series of a testbed in the report's order; beyond ``limit`` only those with the highest means."""
+    """List the series of a testbed in the report's order; of more than ``limit`` only the highest means."""
     column = request.data.column(bed)
     ranked = sorted(column, key=lambda pair: -request.entries[bed, pair[0]].mean)[:limit]
     strong = {s for s, _ in ranked}
@@ -45,7 +45,7 @@ def strongest(request: Request, bed: int, limit: int) -> tuple[list[tuple[int, C
 
 
 def focused(data: ReportData, focus: str | None) -> list[int] | None:
-    """The series whose label, method or backbone holds the text."""
+    """List the series whose label, method or backbone holds the text."""
     if focus is None:
         return None
     matching = [s for s, series in enumerate(data.series) if focus.casefold() in series.label.casefold()]
@@ -58,14 +58,14 @@ def focused(data: ReportData, focus: str | None) -> list[int] | None:
 
 
 def shown_series(request: Request, bed: int) -> int | None:
-    """Whose predictions a testbed shows: the highest mean, among those in focus when there is a focus."""
+    """Choose the series whose predictions a testbed shows: the highest mean, among those in focus if any."""
     judges = focused(request.data, request.focus)
     chosen = [s for s, _ in request.data.column(bed) if judges is None or s in judges]
     return max(chosen, key=lambda s: request.entries[bed, s].mean) if chosen else None
 
 
 def plot_label(data: ReportData, series: int) -> str:
-    """The label of a series in a plot: without the backbone where all have the same; transductive is marked."""
+    """Label a series in a plot: without the backbone where all have the same; transductive is marked."""
     shown = data.series[series]
     alone = len({other.backbone for other in data.series}) == 1 and len(data.series) > 1
     text = shown.method + (f" · {shown.note}" if shown.note else "") if alone else shown.label
@@ -73,17 +73,17 @@ def plot_label(data: ReportData, series: int) -> str:
 
 
 def span(interval: Interval, digits: int = 1) -> str:
-    """``+1.2 [+0.8, +1.6]`` in points, or the estimate alone."""
+    """Format an interval in points, ``+1.2 [+0.8, +1.6]``, or the estimate alone."""
     return bounds_text(interval.mean, interval.low, interval.high, digits=digits)
 
 
 def sampler(bed: ReportTestbed, choice: str) -> str:
-    """The name of one of a testbed's sampler choices (``classes``, ``instances``, ``shape``), or nothing."""
+    """Name one of a testbed's sampler choices (``classes``, ``instances``, ``shape``), or return nothing."""
     settings = bed.testbed.meta.get("sampler", {})
     chosen = settings.get(choice) if isinstance(settings, dict) else None
     return str(chosen.get("name", "")) if isinstance(chosen, dict) else str(chosen or "")
 
 
 def uniform(bed: ReportTestbed) -> bool:
-    """Whether classes and images were drawn without regard to difficulty."""
+    """Tell whether classes and images were drawn without regard to difficulty."""
     return sampler(bed, "classes") == "uniform" and sampler(bed, "instances") == "uniform"

@@ -22,7 +22,7 @@ FEWEST = 20  # queries in a bin for it to be drawn
 
 
 def calibrated(request: Request) -> Section:
-    """A panel per testbed with saved scores, or a line on how to get them."""
+    """Show a panel per testbed with saved scores, or a line on how to get them."""
     data, panels, lines = request.data, [], []
     shown: set[int] = set()
     for b, bed in enumerate(data.beds):
@@ -61,7 +61,7 @@ CALIBRATION = (
 
 
 def measure_calibration(bed: ReportTestbed, cell: Cell) -> Any:
-    """The calibration of one series, or None without its scores."""
+    """Measure the calibration of one series; None without its scores."""
     from longshot.evaluation import measure_confidences
     from longshot.statistics import calibration
 
@@ -80,7 +80,7 @@ SHOTS = 4  # pictures of each direction
 
 
 def confused(request: Request) -> Section | None:
-    """The confusions of the best series (or the one in focus) on every testbed whose copy is at hand."""
+    """Show the confusions of the best series (or the one in focus) on every testbed whose copy is at hand."""
     data, panels = request.data, []
     for b, bed in enumerate(data.beds):
         series = shown_series(request, b)
@@ -138,7 +138,7 @@ def _panel(request: Request, bed: ReportTestbed, cell: Cell) -> dict[str, Any] |
 
 
 def top_classes(confusion: Confusion, count: int = TOP_CLASSES) -> list[int]:
-    """The classes with the most mistakes, of either direction, in the order of their names."""
+    """List the classes with the most mistakes, of either direction, in the order of their names."""
     counts = confusion.counts
     wrong = np.where(counts.rows == counts.columns, 0, counts.count)
     mistakes = np.zeros(counts.size, np.int64)
@@ -149,7 +149,7 @@ def top_classes(confusion: Confusion, count: int = TOP_CLASSES) -> list[int]:
 
 
 def _square(confusion: Confusion, true: int, other: int) -> dict[str, Any]:
-    """One square of the heat map; ``rate`` is None for classes that never met in a task."""
+    """Describe one square of the heat map; ``rate`` is None for classes that never met in a task."""
     count, chances = confusion.counts[true, other], confusion.chances[true, other]
     return {
         "count": count,
@@ -160,7 +160,7 @@ def _square(confusion: Confusion, true: int, other: int) -> dict[str, Any]:
 
 
 def _pictures(request: Request, bed: ReportTestbed, cell: Cell, pair: ConfusedPair) -> list[dict[str, Any]]:
-    """Queries of either class that were taken for the other."""
+    """Show queries of either class that were taken for the other."""
     from longshot.evaluation import find_mistakes
 
     assert request.images is not None

@@ -27,7 +27,7 @@ class SeriesTest(NamedTuple):
 
 
 def differences(request: Request, bed: int) -> list[tuple[int, list[SeriesTest]]]:
-    """For each setting the best series, and the tests of all others from the highest mean down."""
+    """Return for each setting the best series, and the tests of all others from the highest mean down."""
     by_setting = []
     for column in columns_by_setting(request.data, bed).values():
         best = highest(column)
@@ -41,7 +41,7 @@ def differences(request: Request, bed: int) -> list[tuple[int, list[SeriesTest]]
 
 
 def paired(request: Request) -> Section | None:
-    """Each series against the best on the same tasks: difference, interval, wins, ties and losses."""
+    """Compare each series with the best on the same tasks: difference, interval, wins, ties and losses."""
     data, panels = request.data, []
     tested_beds = [
         (b, bed, best, tests)
@@ -92,7 +92,7 @@ PAIRED = (
 
 
 def _line(request: Request, series: int, tested: CorrectedComparison, turned: bool) -> dict[str, Any]:
-    """One series against the best; the stored test may be the best against the series."""
+    """Describe one series against the best; the stored test may be the best against the series."""
     result, sign = tested.result, -1.0 if turned else 1.0
     low, high = result.difference.low, result.difference.high
     bounds = (
@@ -157,13 +157,13 @@ def _rank_sheet(ranks: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rankable(shared: Shared) -> bool:
-    """Two tasks, and three series, or two over several datasets: fewer have no ranks worth a plot."""
+    """Tell whether ranks are worth a plot: two tasks, and three series, or two over several datasets."""
     several_datasets = len(set(shared.datasets)) >= 2
     return len(shared.tasks) >= 2 and len(shared.series) >= (2 if several_datasets else 3)
 
 
 def blocks(shared: Shared) -> tuple[str, Any]:
-    """What is ranked within, [N, M]: datasets when there are enough of them, else tasks."""
+    """Return what series are ranked within: datasets when there are enough of them, else tasks; [N, M]."""
     names = np.asarray(shared.datasets, str)
     distinct = list(dict.fromkeys(shared.datasets))
     if len(distinct) < DATASET_BLOCKS:
@@ -200,7 +200,7 @@ def _panel(data: ReportData, b: int, shared: Shared) -> dict[str, Any]:
 
 
 def source_ranks(data: ReportData, ranked: dict[int, Shared]) -> dict[str, Any]:
-    """Meta-Dataset ranks of the series on every source (a dataset of a testbed), and their averages.
+    """Compute Meta-Dataset ranks of the series on every source (a dataset of a testbed), and their averages.
 
     The average is over all sources, for series that have them all.
     """
@@ -230,7 +230,7 @@ WANTED = 0.005  # half the width of the interval: half a point
 
 
 def enough(request: Request) -> Section | None:
-    """Tasks for an interval of ± 0.5 point, and the stability of the order under resampling."""
+    """Show the tasks for an interval of ± 0.5 point, and the stability of the order under resampling."""
     data, lines, findings = request.data, [], []
     for b, bed in enumerate(data.beds):
         shared = data.shared(b)
@@ -289,7 +289,7 @@ def _stability(shared: Shared) -> Any:
 def _needs(
     request: Request, b: int, s: int, best: int, shared: Shared, first: float | None
 ) -> dict[str, Any]:
-    """One series: what its interval needs, and what its difference to the best needs."""
+    """Describe what the interval of one series needs, and what its difference to the best needs."""
     from longshot.statistics import tasks_needed
 
     entry = request.entries[b, s]

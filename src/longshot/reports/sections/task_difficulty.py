@@ -29,7 +29,7 @@ OTHERS = 2  # curves of columns besides coarsity; the table names them all
 
 
 def measured(bed: ReportTestbed, cell: Cell) -> dict[str, Floats]:
-    """The numeric columns measured on each task of a cell, coarsity first; only those that vary."""
+    """Return the numeric columns measured on each task of a cell, coarsity first; only those that vary."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -48,12 +48,12 @@ def measured(bed: ReportTestbed, cell: Cell) -> dict[str, Floats]:
 
 
 def window(count: int) -> int:
-    """Tasks in a window: 200, or a third of those there are."""
+    """Return the number of tasks in a window: 200, or a third of those there are."""
     return min(WINDOW, count // 3)
 
 
 def difficulty(request: Request) -> Section | None:
-    """Rolling accuracy, slopes and correlations; tables by coarsity quartile and by dataset."""
+    """Show rolling accuracy, slopes and correlations; tables by coarsity quartile and by dataset."""
     data, panels, correlations, tables = request.data, [], [], []
     shown: set[int] = set()
     by_dataset = []
@@ -124,14 +124,14 @@ def _slope(line: Any) -> SheetCell:
 
 
 def _plotted(columns: dict[str, Floats], related: dict[str, Any]) -> list[str]:
-    """Coarsity, and the columns that go most closely with accuracy."""
+    """Choose coarsity, and the columns that go most closely with accuracy."""
     names = [name for name in columns if name != "coarsity" and np.isfinite(related[name].r)]
     names.sort(key=lambda name: -abs(related[name].r))
     return [name for name in columns if name == "coarsity"] + names[:OTHERS]
 
 
 def curve(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """x, mean and bounds of the accuracy y [n] along a column x [n].
+    """Return x, mean and bounds of the accuracy y [n] along a column x [n].
 
     A column of few values gives the mean of each that has at least ten tasks; others the rolling mean, of which
     one window stands for all that lie at the same x.
@@ -153,7 +153,7 @@ def curve(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _usable(x: Floats | None, y: Floats) -> tuple[Floats, Floats]:
-    """The tasks on which the column was measured."""
+    """Return the tasks on which the column was measured."""
     if x is None:
         return np.empty(0), np.empty(0)
     finite = np.isfinite(x)
@@ -187,7 +187,7 @@ def _panel(
 
 
 def _datasets(request: Request, b: int) -> dict[str, Any] | None:
-    """Means by dataset where a testbed holds several; first places are told within each dataset."""
+    """Show means by dataset where a testbed holds several; first places are told within each dataset."""
     shared = request.data.shared(b)
     names = list(dict.fromkeys(shared.datasets))
     if len(names) < 2:
@@ -216,7 +216,7 @@ def _datasets(request: Request, b: int) -> dict[str, Any] | None:
 
 
 def drop(request: Request) -> Section | None:
-    """The drop from the uniform testbed (or the first) to each other; intrinsic and modelling difficulty."""
+    """Show the drop from the uniform (or first) testbed to each other; intrinsic and modelling difficulty."""
     data = request.data
     start = reference(data)
     panels = []
@@ -270,12 +270,12 @@ def _drop_sheet(start: str, panels: list[dict[str, Any]]) -> Sheet:
 
 
 def reference(data: ReportData) -> int:
-    """The testbed that drops are counted from: the first uniform one, else the first."""
+    """Return the testbed that drops are counted from: the first uniform one, else the first."""
     return next((b for b, bed in enumerate(data.beds) if uniform(bed)), 0)
 
 
 def bed_drops(data: ReportData, a: int, b: int) -> list[tuple[int, list[Drop]]]:
-    """The drops of every series that both testbeds have: by dataset, overall last.
+    """Return the drops of every series that both testbeds have: by dataset, overall last.
 
     Paired when all tasks ask the same queries; the copies of the testbeds in the run tell.
     """
@@ -332,7 +332,7 @@ def _drop_panel(request: Request, a: int, b: int, lines: list[tuple[int, list[Dr
 
 
 def _difficulty(data: ReportData) -> list[dict[str, Any]]:
-    """Intrinsic and modelling difficulty of every dataset of every testbed with at least two series."""
+    """List intrinsic and modelling difficulty of every dataset of every testbed with at least two series."""
     from longshot.statistics import dataset_difficulty
 
     lines = []
