@@ -119,7 +119,7 @@ class Scores:
     def difference(
         self, label: str, first: Side, second: Side, printed: Any = None, **which: str
     ) -> Measured:
-        """``first`` minus ``second``: paired by task where both have the same queries, by Welch's formula otherwise."""
+        """Measure ``first`` minus ``second``: paired by task where the queries are the same, or by Welch."""
         compare = paired if self.same_tasks(first, second) else unpaired
         return compare(label, self.of(first, **which), self.of(second, **which), printed)
 
@@ -190,7 +190,7 @@ def say_left_out(scores: Scores) -> list[str]:
 
 
 def select_rows(table: pa.Table, testbed: Testbed, backbone: str, method: str) -> pa.Table:
-    """The rows of one testbed, backbone and method by task, wherever the study's folder lay when they were computed.
+    """Select the rows of one testbed, backbone and method by task, even if the study's folder has moved.
 
     A folder that was moved has its networks under two names, and may have the same rows twice; one of each is taken.
     """

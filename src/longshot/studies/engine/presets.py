@@ -116,7 +116,7 @@ def read_study(path: str | Path) -> Study:
 
 
 def list_studies() -> list[StudyListing]:
-    """Every preset as its files say, by name; nothing is checked, so that no method's code has to be loaded."""
+    """List all presets as their files describe them, by name; unchecked, so no method's code is loaded."""
     return [_listing(name) for name in study_names()]
 
 

@@ -208,7 +208,7 @@ class Recipe(ABC, Generic[Settings, Data]):
         return finish(job, lab.folder, lab.results, findings, list(lab.datasets.values()))
 
     def estimate(self, job: StudyJob[Settings, Data]) -> StudyEstimate:
-        """What ``run`` would take: trainings by a few steps, evaluation with backbones that are there."""
+        """Estimate what ``run`` would take: trainings by a few steps, evaluation with existing backbones."""
         list(self.comparisons(job.settings))
         plan = self.plan(job.settings, job.data)
         lab = self._lab(job, plan)
@@ -229,11 +229,11 @@ class Recipe(ABC, Generic[Settings, Data]):
         return StudyEstimate(steps, [*lab.absent, *lab.notes])
 
     def foreseen(self, lab: Lab[Settings, Data]) -> Plan:
-        """Return the plan for the estimate, also of parts that follow from what other parts compute."""
+        """Return the plan to estimate: the lab's, unless a part of it follows from what another computes."""
         return lab.plan
 
     def trial(self, lab: Lab[Settings, Data], draw: Draw) -> Testbed | None:
-        """A testbed for the estimate: that of the folder, else one of its shape; None leaves it out."""
+        """Return a testbed for the estimate: that of the folder, or one of its shape; None leaves it out."""
         if lab.drawn(draw):
             return lab.draw(draw)
         return lab.folder.sampled(partial(draw.of_same_shape, lab.datasets[draw.source]))
@@ -261,7 +261,7 @@ class Recipe(ABC, Generic[Settings, Data]):
         return steps
 
     def identity(self, data: Data) -> Mapping[str, str]:
-        """``name`` and ``fingerprint`` of what a folder is bound to; constant where sources may be added later."""
+        """Return ``name`` and ``fingerprint`` that bind a folder; constant where sources may be added."""
         datasets = self.sources(data)
         prints = ", ".join(dataset.fingerprint for dataset in datasets.values())
         return {"name": ", ".join(datasets), "fingerprint": prints}

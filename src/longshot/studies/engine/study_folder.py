@@ -291,7 +291,7 @@ class StudyJob(Generic[Settings, Data]):
         return estimate_evaluation(testbeds, backbones=backbone, methods=methods, **options)
 
     def _options(self, testbeds: Testbeds, datasets: DatasetsByName, into: str) -> dict[str, Any]:
-        """Where to and with what; of the datasets those that are used."""
+        """Return the options of an evaluation: where to, with what, and the datasets that are used."""
         used = {name for testbed in testbeds.values() for name in testbed.datasets}
         machine = {"device": self.device, "workers": self.workers, "seed": self.settings.seed}
         own = {name: data for name, data in datasets.items() if name in used}

@@ -333,14 +333,14 @@ class PublishedTable(Record):
         return [head for _, head in self.columns]
 
     def value(self, name: str, column: str | tuple[str, str]) -> PrintedNumber | None:
-        """The cell of a row and a column (a head, or group and head); None where nothing was printed."""
+        """Return the cell of a row and a column (a head, or group and head); None where none was printed."""
         if name not in self.rows:
             return None
         position = self.heads.index(column) if isinstance(column, str) else self.columns.index(column)
         return self.rows[name][position]
 
     def numbers(self) -> list[tuple[str, str, PrintedNumber]]:
-        """(head, row, number) of every cell that was printed, column after column."""
+        """List (head, row, number) of every cell that was printed, column after column."""
         return [
             (head, name, cell)
             for position, head in enumerate(self.heads)
@@ -349,14 +349,14 @@ class PublishedTable(Record):
         ]
 
     def text(self, cell: PrintedNumber | None) -> str:
-        """A cell as it is shown: ``84.55 ± 0.94``; a dash where nothing was printed."""
+        """Format a cell as it is shown: ``84.55 ± 0.94``; a dash where nothing was printed."""
         if cell is None:
             return "–"
         half = "" if cell.half is None else f" ± {cell.half:{self.form.lstrip('+')}}"
         return f"{cell.mean:{self.form}}{half}"
 
     def sheet(self, title: str, labels: Mapping[str, str] | None = None) -> Sheet:
-        """The table to read; ``labels`` rename its rows."""
+        """Return the table as a sheet to read; ``labels`` rename its rows."""
         pick = {"max": max, "min": min}.get(self.best or "")
         columns = [
             [cell.mean for cell in cells if cell is not None]
@@ -391,7 +391,7 @@ class PublishedPaper(LooseRecord):
     tables: dict[str, PublishedTable]
 
     def table(self, name: str) -> PublishedTable:
-        """One printed table; UserError with those there are."""
+        """Return one printed table; UserError lists the known ones."""
         if name not in self.tables:
             raise UserError(f"There is no published '{name}' here; there are {', '.join(self.tables)}.")
         return self.tables[name]

@@ -49,12 +49,12 @@ class Mean:
 
 
 def cell(mean: Mean | None, signed: bool = False, mark: str = "") -> SheetCell:
-    """A mean in per cent; a dash where there is no number."""
+    """Format a mean in per cent; a dash where there is no number."""
     return SheetCell("–" if mean is None else mean.text(signed), mark)
 
 
 def mean_of(sources: Sequence[str]) -> str:
-    """The head of a mean over sources, which says over which.
+    """Return the head of a mean over sources, which says over which.
 
     >>> mean_of(["birds"]), mean_of(["birds", "fungi"])
     ('birds alone', 'mean of birds, fungi')
@@ -63,7 +63,7 @@ def mean_of(sources: Sequence[str]) -> str:
 
 
 def overall(means: Sequence[Mean | None]) -> Mean | None:
-    """The mean over sources, each counting the same; independent sources, so half² = Σ half² / S².
+    """Average over sources, each counting the same; independent sources, so half² = Σ half² / S².
 
     None unless every source has its number: a mean over other sources would not be comparable.
     """
@@ -77,7 +77,7 @@ def overall(means: Sequence[Mean | None]) -> Mean | None:
 def record(
     table: str, source: str, shape: str, kind: str, backbone: str, method: str, mean: Mean | None
 ) -> Fact:
-    """One number as a CSV row; shares in full precision."""
+    """Return one number as a CSV row; shares in full precision."""
     facts = {"table": table, "source": source, "shape": shape, "kind": kind, "backbone": backbone}
     values = (None, None) if mean is None else (mean.mean, mean.half)
     return {**facts, "method": method, "mean": values[0], "half": values[1]}
@@ -92,7 +92,7 @@ def ranks_of(values: Floats) -> Ints:
 
 
 def hard_scores(lab: HardLab) -> HardScores:
-    """The numbers of a lab, looked up once."""
+    """Return the numbers of a lab, looked up once."""
     return lab.once("hard scores", lambda: HardScores(lab))
 
 
@@ -210,7 +210,7 @@ class HardScores:
 
 
 def stress_shared(scores: HardScores, shape: str) -> list[str]:
-    """The sources that all rows of the stress test of this shape share."""
+    """List the sources that all rows of the stress test of this shape share."""
     return scores.shared([main(shape, kind) for kind in ("uniform", "difficult")], scores.stress_rows())
 
 
@@ -256,17 +256,17 @@ _SERIES = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a", "#4a8f4a", "#444444")
 
 
 def sweep_sources(scores: HardScores) -> list[str]:
-    """Sources on which every backbone and method has every difficulty."""
+    """List the sources on which every backbone and method has every difficulty."""
     return scores.shared(sweep_beds(scores.settings).values(), scores.stress_rows())
 
 
 def held_out(scores: HardScores) -> list[str]:
-    """Networks that took no part in choosing, nor started from one that did; the judge alone where there is none."""
+    """List networks not used in choosing, nor started from one that was; the judge alone if there is none."""
     return [name for name in scores.backbones if name not in scores.judging] or [scores.judge]
 
 
 def method_curve(scores: HardScores, method: str, source: str) -> dict[float, Floats]:
-    """Difficulty → accuracy of a method per task [T], mean over the held-out networks."""
+    """Map each difficulty to a method's accuracy per task [T], mean over the held-out networks."""
     return {
         difficulty: np.mean(
             [
@@ -281,7 +281,7 @@ def method_curve(scores: HardScores, method: str, source: str) -> dict[float, Fl
 
 
 def sweep_table(scores: HardScores) -> TableFile | None:
-    """A row per backbone and method, a column per difficulty; and which method falls first, in words."""
+    """Make a row per backbone and method, a column per difficulty; and say which method falls first."""
     shared = sweep_sources(scores)
     if not shared:
         return None
@@ -311,7 +311,7 @@ def sweep_table(scores: HardScores) -> TableFile | None:
 
 
 def fall_sentences(scores: HardScores, sources: Sequence[str]) -> list[str]:
-    """What each method has lost at every difficulty, and which lost most, if the paired interval tells."""
+    """Say what each method lost at every difficulty, and which lost most, if the paired interval tells."""
     methods = list(scores.settings.methods)
     curves = {method: [method_curve(scores, method, source) for source in sources] for method in methods}
     sentences = []
@@ -338,7 +338,7 @@ def fall_sentences(scores: HardScores, sources: Sequence[str]) -> list[str]:
 
 
 def draw_sweep(scores: HardScores, path: Path) -> None:
-    """Accuracy against difficulty, a line per method: mean over held-out networks and sources, 95 % intervals."""
+    """Draw accuracy against difficulty, a line per method: mean over held-out networks and sources, 95 %."""
     sources = sweep_sources(scores)
     with axes_of(path) as axes:
         for method, colour in zip(scores.settings.methods, _SERIES * 4, strict=False):
