@@ -278,7 +278,7 @@ class CrossDomain(Recipe[CrossDomainSettings, DomainData]):
         lab.absent += left_out(lab)
 
     def comparisons(self, settings: CrossDomainSettings) -> list[Comparison]:
-        """Compare one factor at a time: start, baseline, and three steps from within to across domains."""
+        """List comparisons of one factor each: start, baseline, and steps from within to across domains."""
         listed = [_protocols(settings), *_steps(settings)]
         for condition in PAPERS:
             if len(settings.starts) > 1:

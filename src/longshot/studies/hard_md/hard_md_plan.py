@@ -240,7 +240,7 @@ _DIAL = "testbed.instances.difficulty"
 
 
 def hard_comparisons(settings: HardSettings) -> list[Comparison]:
-    """Compare the stress test in every shape, and the ablations asked for; UserError for an unfair one."""
+    """List comparisons: stress test in every shape, and the ablations asked for; UserError if unfair."""
     listed = [
         _comparison(
             settings,

@@ -36,12 +36,12 @@ class Mean:
 
     @classmethod
     def of(cls, values: Floats) -> Mean:
-        """Over tasks [T]; the interval of a single task is 0."""
+        """Average over tasks [T]; the interval of a single task is 0."""
         interval = mean_interval(values)
         return cls(interval.mean, interval.half or 0.0)
 
     def text(self, signed: bool = False) -> str:
-        """``41.2 ± 1.3`` in per cent, with its sign for differences; over classes where that is another story."""
+        """Format as ``41.2 ± 1.3`` in per cent, signed for differences; over classes too if that differs."""
         text = f"{100 * self.mean:{'+' if signed else ''}.1f} ± {100 * self.half:.1f}"
         if self.over_classes is not None and widths_differ(self.half, self.over_classes):
             return f"{text} (± {100 * self.over_classes:.1f} over classes)"
@@ -104,7 +104,7 @@ class HardScores:
 
     @cached_property
     def settings(self) -> HardSettings:
-        """As they are on the sources at hand."""
+        """Return the settings as they are on the sources at hand."""
         return here(self.lab.settings, self.lab.data)
 
     @cached_property
@@ -114,43 +114,43 @@ class HardScores:
 
     @property
     def beds(self) -> list[HardTestbed]:
-        """The testbeds that were drawn."""
+        """List the testbeds that were drawn."""
         return [bed for name, bed in self.planned.items() if name in self.lab.testbeds]
 
     @property
     def backbones(self) -> Sequence[str]:
-        """Tested backbones by name, in the order asked for."""
+        """List the tested backbones by name, in the order asked for."""
         return self.settings.backbones
 
     @property
     def judge(self) -> str:
-        """The backbone that chose the supports."""
+        """Return the backbone that chose the supports."""
         return self.settings.judge
 
     @cached_property
     def why(self) -> Why:
-        """What the supports are made of."""
+        """Explain what the supports are made of."""
         return self.lab.once("why", lambda: explain_supports(self), of_scores=False)
 
     def title(self, backbone: str) -> str:
-        """A backbone's name, the judge's with its mark."""
+        """Return a backbone's name, the judge's with its mark."""
         return f"{backbone} {JUDGE}" if backbone in self.judging else backbone
 
     @cached_property
     def judging(self) -> frozenset[str]:
-        """The backbone that chose the supports, and those that started from it."""
+        """Return the backbone that chose the supports, and those that started from it."""
         beds = [bed.name for bed in self.beds if bed.purpose in ("main", "sweep")]
         chose = [name for name in self.backbones if any(self.lab.scores.chose(bed, name) for bed in beds)]
         return frozenset([self.judge, *chose])
 
     def sources(self, shape: str) -> list[str]:
-        """Sources that have tasks of this shape."""
+        """List the sources that have tasks of this shape."""
         return list(
             dict.fromkeys(bed.source for bed in self.beds if bed.purpose == "main" and bed.shape == shape)
         )
 
     def accuracy(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Floats | None:
-        """Accuracy per task [T]; None where it was not evaluated."""
+        """Return accuracy per task [T]; None where it was not evaluated."""
         scores = self.lab.scores
         return scores.values(bed.name, backbone, method) if scores.has(bed.name, backbone, method) else None
 
@@ -162,12 +162,12 @@ class HardScores:
     def difference(
         self, first: tuple[HardTestbed, str], second: tuple[HardTestbed, str], method: str = "protonet"
     ) -> Mean | None:
-        """The first (testbed, backbone) minus the second, paired by task; None where one was not evaluated."""
+        """Subtract the second (testbed, backbone) from the first, paired by task; None if one is missing."""
         minuend, subtrahend = (self.accuracy(*which, method) for which in (first, second))
         return None if minuend is None or subtrahend is None else Mean.of(minuend - subtrahend)
 
     def drop(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
-        """Uniform minus difficult supports of the testbed's source, shape and purpose: the queries are the same."""
+        """Measure uniform minus difficult supports of the same source, shape and purpose: equal queries."""
         pair = [(bed.of_kind(kind), backbone) for kind in ("uniform", "difficult")]
         drop = self.difference(pair[0], pair[1], method)
         if drop is None:
@@ -175,7 +175,7 @@ class HardScores:
         return Mean(drop.mean, drop.half, self._over_classes([bed for bed, _ in pair], backbone, method))
 
     def _over_classes(self, beds: Sequence[HardTestbed], backbone: str, method: str) -> float | None:
-        """Half the interval of a difference that holds for other classes too."""
+        """Return half the interval of a difference that holds for other classes too."""
         from longshot.evaluation import ClassIntervals
 
         rows = [self.lab.scores.rows(bed.name, backbone, method) for bed in beds]
@@ -186,7 +186,7 @@ class HardScores:
         return queries.interval(first - second).half
 
     def shared(self, beds: Iterable[HardTestbed], rows: Iterable[tuple[str, str]]) -> list[str]:
-        """Sources on which every row (backbone, method) has every testbed; a cell that no source has is left aside."""
+        """List sources where every row (backbone, method) has every testbed; ignore cells that none has."""
         rows = list(rows)
         shared: list[str] | None = None
         for bed in beds:
@@ -201,11 +201,11 @@ class HardScores:
         return shared or []
 
     def stress_rows(self) -> list[tuple[str, str]]:
-        """(backbone, method) of the stress test."""
+        """List (backbone, method) of the stress test."""
         return [(backbone, method) for backbone in self.backbones for method in self.settings.methods]
 
     def ways(self, bed: HardTestbed) -> Floats:
-        """Ways per task [T]."""
+        """Count the ways of each task [T]."""
         return self.lab.scores.column(bed.name, "way")
 
 
