@@ -225,7 +225,7 @@ def _harder(lab: DomainLab) -> list[Measured]:
 
 
 def _sweep(column: str, lab: DomainLab) -> list[Measured]:
-    """Rank correlation of a task's mean score over the baselines with its ways or shots."""
+    """Measure the rank correlation of a task's mean score over the baselines with its ways or shots."""
     scores = domain_scores(lab)
     x, numbers = getattr(scores.tasks[CROSS_DOMAIN.kind], column), []
     for start in _swept(lab, scores):

@@ -259,7 +259,7 @@ def all_cells(scores: DomainScores, condition: Condition, starts: Sequence[str])
 
 
 def grouped(values: Ints, least: int = FEWEST) -> list[tuple[str, Bools]]:
-    """Label and mask [T] of every value, neighbours put together until ``least`` tasks share a group."""
+    """Return label and mask [T] of every value, neighbours joined until ``least`` tasks share a group."""
     ranges: list[tuple[int, int]] = []
     low: int | None = None
     for value in np.unique(values).tolist():
@@ -340,7 +340,7 @@ def _methods(scores: DomainScores, starts: Sequence[str], dataset: str, path: Pa
 
 
 def _sweeps(scores: DomainScores, start: str, dataset: str, path: Path) -> None:
-    """Cross-domain tasks by ways and by shots (figure 2)."""
+    """Draw cross-domain tasks by ways and by shots (figure 2)."""
     tasks = scores.tasks[CROSS_DOMAIN.kind]
     title = f"{dataset}: cross-domain tasks, {start} weights, mean with its 95 % interval"
     count = len(scores.methods(CROSS_DOMAIN, start))

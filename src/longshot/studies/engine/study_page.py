@@ -270,7 +270,7 @@ def on_both(draw: Callable[[Path], None], path: Path) -> None:
 
 
 def means_and_halves(values: Iterable[Floats]) -> tuple[Floats, Floats]:
-    """Mean and half the 95 % interval of each array of shares, in per cent [n]; half is 0 for a single value."""
+    """Compute mean and half the 95 % interval of each array of shares, in per cent [n]; 0 for one value."""
     intervals = [mean_interval(shares) for shares in values]
     mean = np.array([100 * interval.mean for interval in intervals])
     return mean, np.array([100 * (interval.half or 0.0) for interval in intervals])

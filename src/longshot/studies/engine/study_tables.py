@@ -160,7 +160,7 @@ def score_table(
     records: Sequence[Fact] = (),
     lines: Sequence[str] = (),
 ) -> TableFile:
-    """Mean accuracies with intervals, rows × columns, first places marked by the one rule of all studies.
+    """Make a table of mean accuracies with intervals; first places are marked by the one rule of all studies.
 
     Parameters
     ----------

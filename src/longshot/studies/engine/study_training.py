@@ -83,7 +83,7 @@ class StudyTraining:
         return [self.folder, dict(self.limits)] if self.limits else self.folder
 
     def record(self, folder: StudyFolder, device: str) -> TrainingRecord:
-        """Train, or find trained; then what it came to."""
+        """Train, or find trained; then return the outcome."""
         path = Path(self.run(folder, device))
         own = {**self.options, **self.limits}
         outcome = training_outcome(path)

@@ -310,7 +310,7 @@ def _curated(scores: HardScores) -> Sequence[Measured]:
 
 
 def _objects(scores: HardScores) -> Sequence[Measured]:
-    """Mean |objects of a support image − objects of the queries|, difficult minus easy, on the same queries."""
+    """Measure mean |objects of a support image − those of queries|, difficult minus easy, same queries."""
     numbers = []
     for source in scores.sources("fixed"):
         for number, beds in objects_beds(scores.settings).items():

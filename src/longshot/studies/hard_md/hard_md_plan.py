@@ -102,7 +102,7 @@ def here(settings: HardSettings, sources: Sources) -> HardSettings:
 
 
 def planned_beds(settings: HardSettings, sources: Sources) -> dict[str, HardTestbed]:
-    """Name → testbed, of all that are planned on these sources."""
+    """Map names to all testbeds that are planned on these sources."""
     return {bed.name: bed for source, data in sources.items() for bed in _beds_of(settings, source, data)[0]}
 
 

@@ -224,7 +224,7 @@ Bars: TypeAlias = Mapping[tuple[str, str], Mean | None]  # (name of a group, kin
 
 
 def hard_figures(scores: HardScores) -> Drawings:
-    """Name → what draws it; pictures without numbers are left out."""
+    """Map each figure's name to what draws it; pictures without numbers are left out."""
     settings = scores.settings
     drawings: Drawings = {}
     for shape in settings.shapes:
@@ -332,7 +332,7 @@ def _steps(scores: HardScores, path: Path) -> None:
 
 
 def steps_points(scores: HardScores, source: str, kind: str) -> list[tuple[int, Mean]]:
-    """Number of steps from a start, or of rounds → accuracy of the judge."""
+    """Map the number of steps from a start, or of rounds, to the accuracy of the judge."""
     beds = steps_beds(scores.settings)[kind]
     means = {n: scores.mean(bed.of_source(source), scores.judge) for n, bed in beds.items()}
     return [(number, mean) for number, mean in means.items() if mean is not None]

@@ -84,7 +84,7 @@ def record(
 
 
 def ranks_of(values: Floats) -> Ints:
-    """Rank 1 for the highest; the first of equals is ahead."""
+    """Rank values, 1 for the highest; the first of equals is ahead."""
     order = np.argsort(-values, kind="stable")
     ranks = np.empty(len(values), np.int64)
     ranks[order] = np.arange(1, len(values) + 1)
@@ -109,7 +109,7 @@ class HardScores:
 
     @cached_property
     def planned(self) -> dict[str, HardTestbed]:
-        """Name → testbed, drawn or not."""
+        """Map names to testbeds, drawn or not."""
         return planned_beds(self.settings, self.lab.data)
 
     @property
@@ -155,7 +155,7 @@ class HardScores:
         return scores.values(bed.name, backbone, method) if scores.has(bed.name, backbone, method) else None
 
     def mean(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
-        """Mean over tasks."""
+        """Average accuracy over tasks; None where it was not evaluated."""
         values = self.accuracy(bed, backbone, method)
         return None if values is None else Mean.of(values)
 

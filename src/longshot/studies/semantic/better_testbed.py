@@ -102,7 +102,7 @@ class BetterTestbed(OneDataset[BetterTestbedSettings], Recipe[BetterTestbedSetti
         return [*(_results_table(lab, shot) for shot in lab.settings.shots), _testbeds_table(lab)]
 
     def figures(self, lab: BetterLab) -> Drawings:
-        """Name → what draws it; testbeds that share their classes share one picture."""
+        """Map each name to what draws it; testbeds that share their classes share one picture."""
         settings = lab.settings
         drawings: Drawings = {}
         pictured: list[list[list[str]]] = []

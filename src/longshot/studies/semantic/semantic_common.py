@@ -261,7 +261,7 @@ def draw_histograms(coarsity: Mapping[str, Floats], path: Path) -> None:
 
 
 def draw_balance(shares: Mapping[str, Floats], way: int, path: Path) -> None:
-    """Share of tasks that each class occurs in, most frequent first (the paper's figure 3)."""
+    """Draw the share of tasks that each class occurs in, most frequent first (the paper's figure 3)."""
     count = len(next(iter(shares.values())))
     even = 100 * way / count
     dashed: dict[str, Any] = {"color": "#666666", "linestyle": (0, (3, 3)), "linewidth": 1}
@@ -302,7 +302,7 @@ def draw_parts(
     title: str,
     path: Path,
 ) -> None:
-    """Mean accuracy with its 95 % interval on each part of a testbed; ``values[part][method]``."""
+    """Draw mean accuracy with its 95 % interval on each part of a testbed; ``values[part][method]``."""
     with axes_of(path) as axes:
         for number, (entry, colour) in enumerate(coloured(entries)):
             mean, half = means_and_halves([part[number] for part in values])

@@ -93,7 +93,7 @@ def _named_split(settings: TransferSettings, dataset: Dataset, kind: str) -> Spl
 
 
 def make_splits(settings: TransferSettings, dataset: Dataset, features: Features) -> dict[str, Split]:
-    """Name → split, in the order of :func:`split_choices`.
+    """Map names to splits, in the order of :func:`split_choices`.
 
     Mode paper sorts classes, so that several splits of one divergence differ in the start of its optimiser.
     """
@@ -253,7 +253,7 @@ def _drawn(split: Split, words: Mapping[str, Any], dataset: Dataset) -> Testbed:
 
 
 def draws(settings: TransferSettings, source: str, splits: Mapping[str, Split]) -> list[Draw]:
-    """Test tasks of all splits; of those by divergence also train and validation tasks, for figure 2."""
+    """List test tasks of all splits; of those by divergence also train and validation tasks, for figure 2."""
     beds = [(name, "test", shot) for name in splits for shot in settings.shots]
     if "multiclass" in settings.methods:
         swept = [choice.name for choice in split_choices(settings) if choice.target is not None]

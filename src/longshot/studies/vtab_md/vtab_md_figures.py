@@ -55,7 +55,7 @@ class Chart:
 
 
 def vtab_figures(settings: VtabSettings, scores: VtabScores) -> Drawings:
-    """Name → a function that draws it; pictures without rows or sources here are left out."""
+    """Map each name to a function that draws it; pictures without rows or sources here are left out."""
     own = of_scores(scores)
     drawings: Drawings = {}
     for name, figure in settings.figures.items():

@@ -74,7 +74,7 @@ class VtabMd(Recipe[VtabSettings, Sequence[StudySource]]):
     def open_data(
         self, settings: VtabSettings, datasets: Sequence[GivenDataset], name: str
     ) -> list[StudySource]:
-        """The sources: those of the settings, those given by name, and a plain dataset cut into sources."""
+        """Open the sources: those of the settings, those given by name, and those cut from one dataset."""
         named, plain = read_given(datasets)
         if len(plain) > 1:
             names = ", ".join(f"'{dataset.label}'" for dataset in plain[:2])

@@ -97,7 +97,7 @@ class VtabScores:
     )  # of the query images of unbalanced sources [Q]
 
     def interval(self, row: str, source: str) -> Interval | None:
-        """Mean with its 95 % interval: Student t over episodes, Wilson over the test images of a big episode.
+        """Return the mean with its 95 % interval: Student t over episodes, Wilson over big episodes' images.
 
         Student t over weighted test images where a big episode is unbalanced.
         """
@@ -125,7 +125,7 @@ class VtabScores:
         return parts
 
     def aggregate(self, row: str, part: AggregatePart) -> Interval | None:
-        """Mean over sources, each counting once: half² = Σ half_i² / k². None where the row lacks one of them."""
+        """Average over sources, each counting once: half² = Σ half_i² / k². None where the row lacks one."""
         intervals = [self.interval(row, source) for source in part.sources]
         present = [interval for interval in intervals if interval is not None]
         if len(present) < len(intervals):
