@@ -182,7 +182,7 @@ def run(
 
 
 def _facts(outcome: StudyOutcome) -> dict[str, Any]:
-    """What --json prints."""
+    """Return the facts that --json prints."""
     return {
         "out": str(outcome.path),
         "notes": list(outcome.notes),

@@ -60,7 +60,7 @@ class BaselineRecipe:
     counted: int = 1  # tasks or batches that a step counts for
 
     def call(self, settings: CrossDomainSettings, start: str) -> str:
-        """The method that solves tasks, in its canonical form."""
+        """Return the method that solves tasks, in its canonical form."""
         from longshot.models import get_method
 
         steps = f"steps={settings.learner_steps}"
@@ -69,12 +69,12 @@ class BaselineRecipe:
         return get_method(f"{self.method}({steps})" if self.method == "finetune-last" else self.method).call
 
     def steps(self, tasks: int) -> int:
-        """Steps of the optimiser that so many tasks or batches are."""
+        """Convert a number of tasks or batches to steps of the optimiser."""
         return max(1, -(-tasks // self.counted))
 
     @property
     def episodic(self) -> bool:
-        """Whether it is trained on tasks, not on batches."""
+        """Tell whether it is trained on tasks, not on batches."""
         return self.algorithm not in (None, "multiclass", "metadelta")
 
 
@@ -98,24 +98,24 @@ class Cell(NamedTuple):
 
 
 def start_name(run: Repetition, start: str) -> str:
-    """The name of the network that everything starts from: random weights are others in every run."""
+    """Name the network that everything starts from; random weights differ from run to run."""
     return f"run {run.number + 1} random weights" if start == RANDOM else "pre-trained weights"
 
 
 def network_name(run: Repetition, domain: str | None, start: str, method: str) -> str:
-    """The name of a trained network; ``domain`` is None for the one that the domains of a run share."""
+    """Name a trained network; ``domain`` is None for the one that the domains of a run share."""
     return f"run {run.number + 1} {domain or OTHER} {start} {BASELINES[method].algorithm}"
 
 
 def testbed_name(run: Repetition, kind: str, domain: str) -> str:
-    """The name of a testbed of the study."""
+    """Name a testbed of the study."""
     return f"run-{run.number + 1}-{kind}-{domain}"
 
 
 def cells(
     settings: CrossDomainSettings, data: DomainData, condition: Condition, start: str, method: str
 ) -> list[Cell]:
-    """A cell of the tables, domain after domain, run after run."""
+    """List the cells of the tables that share these settings, domain after domain, run after run."""
     recipe = BASELINES[method]
     call = recipe.call(settings, start)
     listed = []
@@ -130,7 +130,7 @@ def cells(
 
 
 def all_draws(settings: CrossDomainSettings, data: DomainData) -> list[Draw]:
-    """Every testbed, each of one domain in one run."""
+    """List all testbeds, each of one domain in one run."""
     return [
         draw_of(settings, kind, run, domain)
         for run in data.runs
@@ -142,7 +142,7 @@ def all_draws(settings: CrossDomainSettings, data: DomainData) -> list[Draw]:
 def draw_of(
     settings: CrossDomainSettings, kind: str, run: Repetition | None = None, domain: Domain | None = None
 ) -> Draw:
-    """A testbed as data; without run and domain as the settings alone say it, for comparisons."""
+    """Describe a testbed as data; without run and domain only by the settings, for comparisons."""
     if run is None or domain is None:
         shape: FixedShape | AnyShape = FixedShape(settings.way, settings.shot, settings.query)
         if kind == CROSS:
@@ -161,7 +161,7 @@ def draw_of(
 
 
 def _words(tasks: int, seed: int, kind: str, shape: FixedShape | AnyShape) -> dict[str, Any]:
-    """A testbed in the words of ``longshot.sample``."""
+    """Return the arguments of ``longshot.sample`` for a testbed."""
     words: dict[str, Any] = {"tasks": tasks, "seed": seed, "split": "test" if kind == WITHIN else None}
     if isinstance(shape, FixedShape):
         return {**words, "way": shape.way, "shot": shape.shot, "query": shape.query}
@@ -171,7 +171,7 @@ def _words(tasks: int, seed: int, kind: str, shape: FixedShape | AnyShape) -> di
 
 
 def all_evaluations(settings: CrossDomainSettings, data: DomainData) -> list[Evaluation]:
-    """Every network on its testbeds, each network once for each method."""
+    """List the evaluations: every network on its testbeds, each network once for each method."""
     beds: dict[tuple[str, str], list[str]] = {}
     for condition in CONDITIONS:
         for start in settings.starts:
@@ -182,7 +182,7 @@ def all_evaluations(settings: CrossDomainSettings, data: DomainData) -> list[Eva
 
 
 def missing_for_the_papers_best(settings: CrossDomainSettings) -> Sequence[str]:
-    """What figure 3 needs and the settings leave out: the paper's worst and best baseline."""
+    """List what figure 3 needs and the settings leave out: the paper's worst and best baseline."""
     needed = {"metadelta": PRETRAINED, "train-from-scratch": RANDOM}
     return [
         f"{method} from {start} weights"
@@ -218,26 +218,26 @@ class DomainScores:
     setting: Mapping[str, str]  # baseline → inductive or transductive
 
     def get(self, condition: Condition, start: str, method: str) -> Floats | None:
-        """The scores of a cell; None where it is left out or was not run."""
+        """Return the scores of a cell; None where it is left out or was not run."""
         return self.values.get((condition, start, method))
 
     def methods(self, condition: Condition, start: str) -> list[str]:
-        """The baselines that have scores, in the paper's order."""
+        """List the baselines that have scores, in the paper's order."""
         return [method for method in self.setting if (condition, start, method) in self.values]
 
     def matrix(self, condition: Condition, start: str) -> Floats:
-        """Scores of those baselines side by side, [T, M]."""
+        """Return the scores of those baselines side by side, [T, M]."""
         listed = [self.values[condition, start, method] for method in self.methods(condition, start)]
         return np.stack(listed, axis=1) if listed else np.empty((len(self.tasks[condition.kind]), 0))
 
     @property
     def domains(self) -> list[str]:
-        """Names of the tested domains."""
+        """List the names of the tested domains."""
         return list(dict.fromkeys(self.tasks[WITHIN].domain.tolist()))
 
 
 def domain_scores(lab: DomainLab) -> DomainScores:
-    """The numbers of the run, read once."""
+    """Return the numbers of the run, read once."""
     return lab.once("domain scores", lambda: _read(lab))
 
 
@@ -257,7 +257,7 @@ def _read(lab: DomainLab) -> DomainScores:
 
 
 def at_ceiling(lab: DomainLab, networks: Sequence[str]) -> list[str]:
-    """Those of the networks whose training ended at its ceiling in time."""
+    """List those of the networks whose training ended at its ceiling in time."""
     return [name for name in networks if lab.networks[name].ceiling]
 
 
@@ -282,7 +282,7 @@ _SWEEPS = {"ways": (6, 7), "shots": (8, 9)}  # tables from random and from pre-t
 
 
 def printed_table(number: int) -> PublishedTable:
-    """Table 5 … 10 of the paper.
+    """Return one of the paper's tables 5 to 10.
 
     >>> printed_table(5).value("metadelta", "within-domain, random")
     PrintedNumber(mean=23.6, half=0.8)
@@ -291,13 +291,13 @@ def printed_table(number: int) -> PublishedTable:
 
 
 def printed_sheet(number: int) -> Sheet:
-    """A printed table to read."""
+    """Return a printed table as a sheet to read."""
     short, table = published_paper(__package__).source.short, printed_table(number)
     return replace(table.sheet(f"Published: {short}, table {number}: {table.caption}"), note=_NOTE)
 
 
 def printed_records(number: int) -> list[Fact]:
-    """The same as CSV rows; shares."""
+    """Return a printed table as CSV rows, in shares."""
     table = printed_table(number)
     return [
         {
@@ -313,31 +313,31 @@ def printed_records(number: int) -> list[Fact]:
 
 
 def _column(number: int, column: str) -> Floats:
-    """A column as shares."""
+    """Return a column of a printed table as shares."""
     return np.array([cell.mean / 100 for head, _, cell in printed_table(number).numbers() if head == column])
 
 
 def printed_share(condition: Condition, start: str, method: str) -> float:
-    """Table 5: a baseline's normalised accuracy as a share."""
+    """Return a baseline's normalised accuracy from table 5, as a share."""
     cell = printed_table(5).value(method, f"{condition.name}, {start}")
     assert cell is not None
     return cell.mean / 100
 
 
 def sweep_number(name: str, start: str) -> int:
-    """The table of cross-domain tasks by ``ways`` or ``shots`` from a start."""
+    """Return the number of the table of cross-domain tasks by ``ways`` or ``shots`` from a start."""
     return _SWEEPS[name][start == PRETRAINED]
 
 
 def _sweep(name: str, start: str, methods: Sequence[str] = ()) -> tuple[Floats, Floats]:
-    """Ways or shots [n], and the printed shares [n, M] of the baselines."""
+    """Return ways or shots [n], and the printed shares of the baselines [n, M]."""
     number = sweep_number(name, start)
     x = np.array([int(label) for label in printed_table(number).rows], np.float64)
     return x, np.stack([_column(number, method) for method in methods or printed_table(number).heads], axis=1)
 
 
 def printed_early_rise(start: str) -> float:
-    """Tables 8 and 9: slope per shot up to 5 shots minus that from 5 on, of the mean over the baselines."""
+    """Return the slope per shot up to 5 shots minus that from 5 on, mean over the baselines (tables 8, 9)."""
     shots, scores = _sweep("shots", start)
     mean = scores.mean(axis=1)
     early, late = (np.polyfit(shots[part], mean[part], 1)[0] for part in (shots <= 5, shots >= 5))
@@ -345,23 +345,23 @@ def printed_early_rise(start: str) -> float:
 
 
 def printed_order(name: str, start: str, methods: Sequence[str]) -> float:
-    """Tables 6 to 9: rank correlation of the baselines' means between the lower and the upper half of the rows."""
+    """Correlate the baselines' ranks in the lower and the upper half of the rows of tables 6 to 9."""
     x, scores = _sweep(name, start, methods)
     low = x <= np.median(x)
     return round(correlation(scores[low].mean(axis=0), scores[~low].mean(axis=0), "spearman").r, 6)
 
 
 def _difficulty(condition: Condition, method: str) -> Floats:
-    """Table 10: a column as shares over the ten datasets."""
+    """Return a column of table 10 as shares over the ten datasets."""
     return _column(10, f"{condition.name}, {method}")
 
 
 def printed_range(condition: Condition) -> float:
-    """Table 10: the best baseline on the easiest dataset minus that on the hardest."""
+    """Subtract the best baseline on the hardest dataset from that on the easiest (table 10)."""
     return round(float(np.ptp(_difficulty(condition, "metadelta"))), 6)
 
 
 def printed_modelling(condition: Condition) -> tuple[float, float]:
-    """Table 10: the smallest and the largest difference between the best and the worst baseline."""
+    """Return the smallest and the largest difference between the best and the worst baseline (table 10)."""
     gaps = _difficulty(condition, "metadelta") - _difficulty(condition, "train-from-scratch")
     return round(float(gaps.min()), 6), round(float(gaps.max()), 6)

@@ -48,7 +48,7 @@ _TRANSDUCTIVE = (
 
 
 def paper_claims() -> list[Claim[DomainLab]]:
-    """Section 4.3 and the conclusion, in the order of the paper."""
+    """List the claims of section 4.3 and the conclusion, in the order of the paper."""
     return [
         Claim(
             "starts",
@@ -158,7 +158,7 @@ def _measured_on(condition: Condition, *words: str) -> str:
 
 
 def _starts(lab: DomainLab) -> list[Measured]:
-    """Pre-trained minus random on the same tasks."""
+    """Measure pre-trained minus random weights on the same tasks."""
     scores = domain_scores(lab)
     return [
         gain
@@ -190,7 +190,7 @@ def _gain(scores: DomainScores, condition: Condition, method: str) -> Measured |
 
 
 def _best(method: str, start: str, lab: DomainLab) -> list[Measured]:
-    """A baseline minus every other one on the same tasks."""
+    """Measure a baseline minus every other one on the same tasks."""
     scores = domain_scores(lab)
     measured = []
     for condition in PAPERS:
@@ -207,7 +207,7 @@ def _best(method: str, start: str, lab: DomainLab) -> list[Measured]:
 
 
 def _harder(lab: DomainLab) -> list[Measured]:
-    """Within minus cross; other tasks, so by Welch."""
+    """Measure within minus cross; the tasks differ, so by Welch's formula."""
     scores = domain_scores(lab)
     measured = []
     for start in lab.settings.starts:
@@ -225,7 +225,7 @@ def _harder(lab: DomainLab) -> list[Measured]:
 
 
 def _sweep(column: str, lab: DomainLab) -> list[Measured]:
-    """Rank correlation of a task's mean score over the baselines with its ways or shots."""
+    """Measure the rank correlation of a task's mean score over the baselines with its ways or shots."""
     scores = domain_scores(lab)
     x, numbers = getattr(scores.tasks[CROSS_DOMAIN.kind], column), []
     for start in _swept(lab, scores):
@@ -249,7 +249,7 @@ def _mean_score(scores: DomainScores, start: str) -> Floats:
 
 
 def _early(lab: DomainLab) -> list[Measured]:
-    """Rise per shot up to five shots minus the rise per shot from there on, by a bootstrap over tasks."""
+    """Measure the rise per shot up to five shots minus that from there on, by a bootstrap over tasks."""
     scores = domain_scores(lab)
     shot = scores.tasks[CROSS_DOMAIN.kind].shot
     early, late = shot <= _EARLY, shot >= _EARLY
@@ -274,7 +274,7 @@ def _early(lab: DomainLab) -> list[Measured]:
 
 
 def _slopes(x: Ints, y: Floats, mask: Bools, weights: Floats | None = None) -> Floats:
-    """[R] least-squares slopes of y over x on the masked tasks, one for each row of weights [R, T]."""
+    """Fit least-squares slopes of y over x on the masked tasks, one for each row of weights [R, T]: [R]."""
     weighted = (np.ones((1, len(x))) if weights is None else weights) * mask
     total = weighted.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -286,13 +286,13 @@ def _slopes(x: Ints, y: Floats, mask: Bools, weights: Floats | None = None) -> F
 
 
 def _weights(tasks: int) -> Floats:
-    """[R, T]: how often each task occurs in every resample."""
+    """Count how often each task occurs in every resample, [R, T]."""
     rng = np.random.default_rng(0)
     return rng.multinomial(tasks, np.full(tasks, 1 / tasks), _RESAMPLES).astype(np.float64)
 
 
 def _order(lab: DomainLab) -> list[Measured]:
-    """Spearman's r between the baselines' means on tasks of few and of many ways or shots, by a bootstrap."""
+    """Correlate the baselines' ranks on tasks of few and of many ways or shots (Spearman, by a bootstrap)."""
     scores = domain_scores(lab)
     measured = []
     for start in _swept(lab, scores):
@@ -318,14 +318,14 @@ def _order(lab: DomainLab) -> list[Measured]:
 
 
 def lower_half(tasks: KindTasks, column: str) -> Bools:
-    """[T] whether a task is among those of fewer ways or shots: the half, or as near to it as equal numbers allow."""
+    """Mark the tasks of fewer ways or shots: half, or as near to it as equal numbers allow, [T]."""
     x = getattr(tasks, column)
     mask: Bools = x <= np.median(x)
     return mask if not mask.all() else x < x.max()
 
 
 def _agreement(weights: Floats, scores: Floats, low: Bools) -> Floats:
-    """[R] rank correlation of the baselines' means on either side, of scores [T, M] for each row of weights [R, T]."""
+    """Correlate the ranks of the baselines' means on both sides; scores [T, M], weights [R, T]: [R]."""
     from scipy.stats import rankdata
 
     sides = []
@@ -339,7 +339,7 @@ def _agreement(weights: Floats, scores: Floats, low: Bools) -> Floats:
 
 
 def _swept(lab: DomainLab, scores: DomainScores) -> Sequence[str]:
-    """The starts that have baselines across domains."""
+    """List the starts that have baselines across domains."""
     return [start for start in lab.settings.starts if scores.methods(CROSS_DOMAIN, start)]
 
 
@@ -347,7 +347,7 @@ def _swept(lab: DomainLab, scores: DomainScores) -> Sequence[str]:
 
 
 def _papers_two(lab: DomainLab, condition: Condition) -> tuple[Floats, Floats]:
-    """The paper's best and worst baseline: MetaDelta++ pre-trained, train-from-scratch from random weights."""
+    """Return the paper's best and worst baseline: MetaDelta++ pre-trained, train-from-scratch from random."""
     scores = domain_scores(lab)
     best = scores.get(condition, PRETRAINED, "metadelta")
     worst = scores.get(condition, RANDOM, "train-from-scratch")
@@ -358,7 +358,7 @@ def _papers_two(lab: DomainLab, condition: Condition) -> tuple[Floats, Floats]:
 
 
 def _range(lab: DomainLab) -> list[Measured]:
-    """Easiest minus hardest domain; chosen on every other task and measured on the rest."""
+    """Measure the easiest minus the hardest domain; chosen on every other task, measured on the rest."""
     scores = domain_scores(lab)
     measured = []
     for condition in PAPERS:
@@ -376,7 +376,7 @@ def _range(lab: DomainLab) -> list[Measured]:
 
 
 def _modelling(lab: DomainLab) -> list[Measured]:
-    """The paper's best minus its worst baseline, domain by domain."""
+    """Measure the paper's best minus its worst baseline, domain by domain."""
     scores = domain_scores(lab)
     measured = []
     for condition in PAPERS:

@@ -104,18 +104,18 @@ class DomainData:
 
     @property
     def domains(self) -> list[Domain]:
-        """Every tested domain of every run."""
+        """List the tested domains of all runs."""
         return [domain for run in self.runs for domain in run.test]
 
     @property
     def pretraining(self) -> Dataset:
-        """The dataset with the classes of the reserved domains as its train classes."""
+        """Return the dataset with the classes of the reserved domains as its train classes."""
         members = tuple(c for c in self.dataset.class_ids if c.split("/", 1)[0] in self.reserved)
         return replace(self.dataset, splits={"train": members})
 
 
 def make_domains(settings: CrossDomainSettings, dataset: Dataset) -> DomainData:
-    """Domains and class splits of every run; UserError where there are too few domains, classes or images."""
+    """Make domains and class splits of every run; UserError for too few domains, classes or images."""
     names, notes = _usable(settings, dataset)
     paper, own = get_study(PRESET).settings.plain(), settings.plain()
     differs = [f"{key} {own[key]} ({paper[key]})" for key in _AMOUNTS if own[key] != paper[key]]
@@ -142,12 +142,12 @@ def make_domains(settings: CrossDomainSettings, dataset: Dataset) -> DomainData:
 
 
 def reserved_count(settings: CrossDomainSettings) -> int:
-    """How many domains are reserved for pre-training: none where the weights are given."""
+    """Count the domains reserved for pre-training: none where the weights are given."""
     return 0 if settings.pretrained else settings.reserved
 
 
 def _usable(settings: CrossDomainSettings, dataset: Dataset) -> tuple[list[str], list[str]]:
-    """Domains with enough classes and images; what is left out is told."""
+    """List the domains with enough classes and images; report what is left out."""
     branch_names = class_branches(dataset)
     if not branch_names:
         raise UserError(
@@ -231,7 +231,7 @@ def _run(
 
 
 def _domain(settings: CrossDomainSettings, part: Dataset, name: str, seed: int, notes: list[str]) -> Domain:
-    """The classes of a domain 70/15/15, at least as many for validation and test as a task has ways."""
+    """Split a domain's classes 70/15/15, with at least as many for validation and test as a task has ways."""
     classes, smallest = len(part.class_ids), int(part.sizes.min())
     way = min(settings.way, classes // 3)
     tested = max(way, round(0.15 * classes))
@@ -265,6 +265,6 @@ def _domain(settings: CrossDomainSettings, part: Dataset, name: str, seed: int, 
 
 
 def fitted(way: int, shot: int, query: int, classes: int, smallest: int) -> FixedShape:
-    """The shape, or the nearest that ``classes`` classes of at least ``smallest`` images give."""
+    """Return the shape, or the nearest that ``classes`` classes of at least ``smallest`` images allow."""
     shots = min(shot, max(1, smallest // 2))
     return FixedShape(min(way, classes), shots, min(query, smallest - shots))

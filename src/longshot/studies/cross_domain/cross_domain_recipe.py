@@ -70,14 +70,14 @@ class OneBranch:
     name: ClassVar[str] = "one-branch"
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
-        """The pool's classes of each branch that has enough for a task."""
+        """Group the pool's classes by branch, for branches that have enough for a task."""
         branches: dict[str, list[int]] = {}
         for class_id, number in zip(pool.class_ids, pool.classes.tolist(), strict=True):
             branches.setdefault(class_id.split("/", 1)[0], []).append(number)
         return Ragged.from_lists([members for members in branches.values() if len(members) >= shape.min_way])
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
-        """Class numbers of each task."""
+        """Draw the class numbers of each task."""
         groups = self.groups(shape, pool)
         return draw_within(streams, shape, groups, streams.stage("group").below(len(groups)))
 
@@ -123,16 +123,16 @@ class StartWeights(StudyTraining):
         return weights
 
     def record(self, folder: StudyFolder, device: str) -> TrainingRecord:
-        """No step, no time."""
+        """Return a record of no steps and no time."""
         return TrainingRecord(self.label, self.run(folder, device), 0, None, 0, 0, 0.0, None)
 
     def cost(self, device: str, **options: Any) -> dict[str, Any]:
-        """Nothing."""
+        """Return a cost of nothing."""
         return {"seconds": 0.0, "bytes": 0, "steps": 0}
 
 
 def random_network(call: str, side: int, seed: int) -> Network:
-    """The architecture with random weights, whatever weights it comes with."""
+    """Build the architecture with random weights, even if it comes with trained ones."""
     from longshot.models import is_own_network, restart_layers
 
     network = open_weights(call, side, seed)
@@ -142,14 +142,14 @@ def random_network(call: str, side: int, seed: int) -> Network:
 
 
 def open_weights(call: str, side: int, seed: int = 0) -> Network:
-    """A network by name for pictures of so many pixels."""
+    """Open a network by name for pictures of so many pixels."""
     from longshot.models import get_network
 
     return get_network(call, size=(side, side), seed=seed)
 
 
 def all_trainings(settings: CrossDomainSettings, data: DomainData) -> dict[str, StudyTraining]:
-    """Every network by name, those that others start from first."""
+    """Return all trainings by the name of their network, those that others start from first."""
     networks = _starts(settings, data)
     for run in data.runs:
         shared = run.split.apply(data.dataset)
@@ -191,7 +191,7 @@ def _starts(settings: CrossDomainSettings, data: DomainData) -> dict[str, StudyT
 def _training(
     settings: CrossDomainSettings, run: Repetition, name: str, data: Dataset, start: str, method: str
 ) -> StudyTraining:
-    """A baseline's network on the train classes of ``data``, judged on its validation classes."""
+    """Plan the training of a baseline on the train classes of ``data``, judged on its validation classes."""
     from longshot.training import ValidationTasks
 
     recipe = BASELINES[method]
@@ -223,7 +223,7 @@ def _training(
 
 
 def _shape(settings: CrossDomainSettings, data: Dataset, part: str, shot: int) -> FixedShape:
-    """Episodes that every domain among the part's classes can give."""
+    """Return a shape of episodes that every domain among the part's classes can supply."""
     members = data.split_classes(part)
     counts = Counter(data.class_ids[number].split("/", 1)[0] for number in members.tolist())
     smallest = int(data.sizes[members].min())
@@ -246,21 +246,21 @@ class CrossDomain(Recipe[CrossDomainSettings, DomainData]):
     def open_data(
         self, settings: CrossDomainSettings, datasets: Sequence[GivenDataset], name: str
     ) -> DomainData:
-        """The one dataset, its branches divided into domains for every run."""
+        """Open the one dataset and divide its branches into domains for every run."""
         if len(datasets) != 1:
             raise UserError(f"The study '{name}' takes one dataset and {len(datasets)} were given.")
         return make_domains(settings, datasets[0].open())
 
     def sources(self, data: DomainData) -> Mapping[str, Dataset]:
-        """The dataset, then every tested domain."""
+        """Return the dataset, then every tested domain."""
         return {each.name: each for each in (data.dataset, *(domain.data for domain in data.domains))}
 
     def identity(self, data: DomainData) -> Mapping[str, str]:
-        """The dataset; its domains are settings."""
+        """Identify the folder by the dataset; its domains are settings."""
         return {"name": data.dataset.name, "fingerprint": data.dataset.fingerprint}
 
     def plan(self, settings: CrossDomainSettings, data: DomainData) -> Plan:
-        """Starts and trainings, three testbeds of every tested domain, every network on its testbeds."""
+        """Plan starts and trainings, three testbeds per tested domain, and every network on its testbeds."""
         return Plan(
             networks=all_trainings(settings, data),
             draws=all_draws(settings, data),
@@ -269,7 +269,7 @@ class CrossDomain(Recipe[CrossDomainSettings, DomainData]):
         )
 
     def work(self, lab: DomainLab) -> None:
-        """The splits for whoever goes on with the networks, then the plan, then what is left out."""
+        """Save the splits for later use of the networks, carry out the plan, then report what is left out."""
         for run in lab.data.runs:
             run.split.save(lab.folder.path / "splits" / f"run-{run.number + 1}.json")
             for domain in run.test:
@@ -278,7 +278,7 @@ class CrossDomain(Recipe[CrossDomainSettings, DomainData]):
         lab.absent += left_out(lab)
 
     def comparisons(self, settings: CrossDomainSettings) -> list[Comparison]:
-        """One factor each: start, baseline, and the three steps from within to across domains."""
+        """List comparisons of one factor each: start, baseline, and steps from within to across domains."""
         listed = [_protocols(settings), *_steps(settings)]
         for condition in PAPERS:
             if len(settings.starts) > 1:
@@ -292,24 +292,24 @@ class CrossDomain(Recipe[CrossDomainSettings, DomainData]):
         return listed
 
     def claims(self, settings: CrossDomainSettings) -> Sequence[Claim[DomainLab]]:
-        """Section 4.3 and the conclusion."""
+        """List the claims of section 4.3 and the conclusion."""
         return paper_claims()
 
     def tables(self, lab: DomainLab) -> list[TableFile]:
-        """The paper's tables 5 to 10, and what takes its comparison apart."""
+        """Make the paper's tables 5 to 10, and those that take its comparison apart."""
         from longshot.studies.cross_domain.cross_domain_tables import all_tables
 
         return all_tables(lab)
 
     def figures(self, lab: DomainLab) -> Drawings:
-        """The paper's figures 1 to 3."""
+        """Return the paper's figures 1 to 3."""
         from longshot.studies.cross_domain.cross_domain_tables import all_figures
 
         return all_figures(lab)
 
 
 def left_out(lab: DomainLab) -> list[str]:
-    """A sentence for every cell that no table has, because a training of it hit its ceiling in time."""
+    """Write a sentence for every cell left out of the tables because a training hit its ceiling in time."""
     settings, sentences = lab.settings, []
     for method in settings.methods:
         for start in settings.starts:
@@ -331,7 +331,7 @@ def left_out(lab: DomainLab) -> list[str]:
 def _side(
     settings: CrossDomainSettings, condition: Condition, start: str = "", method: str = "", label: str = ""
 ) -> Side:
-    """A cell as a side: what its network saw and how much of it, and what solves its tasks."""
+    """Describe a cell as a side: what its network saw, how much of it, and what solves its tasks."""
     names = (
         "network",
         "size",
@@ -355,7 +355,7 @@ def _side(
 
 
 def _steps(settings: CrossDomainSettings) -> list[Comparison]:
-    """From within to across domains one thing at a time."""
+    """List the comparisons that go from within to across domains, one factor at a time."""
     sides = [_side(settings, condition, label=condition.name) for condition in CONDITIONS]
     return [
         Comparison("Own domain's network against other domains', same tasks", "training.domains", sides[:2]),
@@ -367,7 +367,7 @@ def _steps(settings: CrossDomainSettings) -> list[Comparison]:
 
 
 def _protocols(settings: CrossDomainSettings) -> Comparison:
-    """The paper's own comparison, which varies a protocol: three things at once."""
+    """Return the paper's own comparison, which varies a protocol: three factors at once."""
 
     def side(condition: Condition) -> Side:
         shapes = {

@@ -55,7 +55,7 @@ _MARKS = (
 
 
 def all_tables(lab: DomainLab) -> list[TableFile]:
-    """Every table of the study."""
+    """Make all tables of the study."""
     scores, starts = domain_scores(lab), lab.settings.starts
     return present(
         [
@@ -70,7 +70,7 @@ def all_tables(lab: DomainLab) -> list[TableFile]:
 
 
 def _rows(scores: DomainScores) -> list[TableRow]:
-    """A row per baseline; inductive ones first, each setting ranked by itself."""
+    """Make a row per baseline; inductive ones first, each setting ranked by itself."""
     return [
         TableRow((method, setting), setting, {"method": method, "setting": setting})
         for method, setting in sorted(scores.setting.items(), key=lambda entry: entry[1])
@@ -78,7 +78,7 @@ def _rows(scores: DomainScores) -> list[TableRow]:
 
 
 def methods_table(scores: DomainScores, starts: Sequence[str]) -> TableFile:
-    """The paper's table 5: baselines from either start, in both of its conditions and the two between them."""
+    """Make the paper's table 5: baselines from both starts, in its two conditions and the two in between."""
     columns = [
         TableColumn(condition.name, start, {"column": f"{condition.name}, {start}"})
         for condition in CONDITIONS
@@ -110,7 +110,7 @@ def methods_table(scores: DomainScores, starts: Sequence[str]) -> TableFile:
 
 
 def starts_table(scores: DomainScores) -> TableFile:
-    """Pre-trained minus random weights, on the same tasks."""
+    """Make the table of pre-trained minus random weights, on the same tasks."""
     records: list[Fact] = []
     rows = []
     for method in scores.setting:
@@ -132,7 +132,7 @@ def starts_table(scores: DomainScores) -> TableFile:
 
 
 def differences(scores: DomainScores, start: str, method: str) -> dict[str, Interval]:
-    """Within − cross, and the three steps that it is the sum of."""
+    """Compute within − cross, and the three steps that add up to it."""
     cells = [scores.get(condition, start, method) for condition in CONDITIONS]
     if any(cell is None for cell in cells):
         return {}
@@ -146,7 +146,7 @@ def differences(scores: DomainScores, start: str, method: str) -> dict[str, Inte
 
 
 def steps_table(scores: DomainScores, starts: Sequence[str]) -> TableFile:
-    """From within to across domains, taken apart."""
+    """Make the table that takes the step from within to across domains apart."""
     records: list[Fact] = []
     rows = []
     for start in starts:
@@ -168,7 +168,7 @@ def steps_table(scores: DomainScores, starts: Sequence[str]) -> TableFile:
 
 
 def domains_table(scores: DomainScores, start: str) -> TableFile:
-    """Every domain in the paper's two conditions."""
+    """Make the table of every domain in the paper's two conditions."""
     columns = [
         TableColumn(condition.name, domain, {"column": condition.name, "domain": domain, "start": start})
         for condition in PAPERS
@@ -194,7 +194,7 @@ def domains_table(scores: DomainScores, start: str) -> TableFile:
 
 
 def sweep_table(name: str, scores: DomainScores, start: str) -> TableFile | None:
-    """The paper's tables 6 to 9: cross-domain tasks by their number of ways or shots."""
+    """Make one of the paper's tables 6 to 9: cross-domain tasks by their number of ways or shots."""
     methods, tasks = scores.methods(CROSS_DOMAIN, start), scores.tasks[CROSS_DOMAIN.kind]
     if not methods:
         return None
@@ -222,7 +222,7 @@ def sweep_table(name: str, scores: DomainScores, start: str) -> TableFile | None
 
 
 def difficulty_table(scores: DomainScores, starts: Sequence[str]) -> TableFile | None:
-    """The paper's table 10 and figure 3: what the best baseline leaves, and what the choice of baseline decides."""
+    """Make the paper's table 10: what the best baseline misses, and what the choice of baseline decides."""
     records: list[Fact] = []
     rows: dict[str, list[SheetCell]] = {}
     for condition in PAPERS:
@@ -253,13 +253,13 @@ def difficulty_table(scores: DomainScores, starts: Sequence[str]) -> TableFile |
 
 
 def all_cells(scores: DomainScores, condition: Condition, starts: Sequence[str]) -> tuple[list[str], Floats]:
-    """Labels of every baseline from every start, and their scores side by side [T, M]."""
+    """Return labels of every baseline from every start, and their scores side by side [T, M]."""
     labels = [f"{method}, {start}" for start in starts for method in scores.methods(condition, start)]
     return labels, np.concatenate([scores.matrix(condition, start) for start in starts], axis=1)
 
 
 def grouped(values: Ints, least: int = FEWEST) -> list[tuple[str, Bools]]:
-    """Label and mask [T] of every value, neighbours put together until ``least`` tasks share a group."""
+    """Return label and mask [T] of every value, neighbours joined until ``least`` tasks share a group."""
     ranges: list[tuple[int, int]] = []
     low: int | None = None
     for value in np.unique(values).tolist():
@@ -288,7 +288,7 @@ _TITLES = {
 
 
 def all_figures(lab: DomainLab) -> Drawings:
-    """Figure name → a function that draws it to a path without suffix."""
+    """Map each figure's name to a function that draws it to a path without suffix."""
     scores, starts, dataset = domain_scores(lab), lab.settings.starts, lab.data.dataset.name
     drawings: Drawings = {
         "methods": Picture(
@@ -312,7 +312,7 @@ def all_figures(lab: DomainLab) -> Drawings:
 
 
 def _methods(scores: DomainScores, starts: Sequence[str], dataset: str, path: Path) -> None:
-    """Bars of both conditions with intervals, pale from random weights; diamonds are the paper's numbers."""
+    """Draw bars of both conditions with intervals, pale from random weights; diamonds are the paper's."""
     diamond: Any = {"linestyle": "none", "marker": "D", "markersize": 5, "markerfacecolor": "white"}
     error: Any = {"fmt": "none", "ecolor": _INK, "elinewidth": 1.1, "capsize": 2.5}
     width = 0.8 / len(starts)
@@ -340,7 +340,7 @@ def _methods(scores: DomainScores, starts: Sequence[str], dataset: str, path: Pa
 
 
 def _sweeps(scores: DomainScores, start: str, dataset: str, path: Path) -> None:
-    """Cross-domain tasks by ways and by shots (figure 2)."""
+    """Draw cross-domain tasks by ways and by shots (figure 2)."""
     tasks = scores.tasks[CROSS_DOMAIN.kind]
     title = f"{dataset}: cross-domain tasks, {start} weights, mean with its 95 % interval"
     count = len(scores.methods(CROSS_DOMAIN, start))
@@ -353,7 +353,7 @@ def _sweeps(scores: DomainScores, start: str, dataset: str, path: Path) -> None:
 def _lines(
     axes: Any, scores: DomainScores, start: str, groups: Sequence[tuple[str, Bools]], values: Ints
 ) -> None:
-    """One line per baseline through the mean of every group of neighbouring values."""
+    """Draw one line per baseline through the mean of every group of neighbouring values."""
     centres = np.array([float(values[mask].mean()) for _, mask in groups])
     width = 0.012 * max(1.0, float(np.ptp(values)))
     style: Any = {"marker": "o", "markersize": 4, "linewidth": 1.6, "elinewidth": 1}
@@ -369,7 +369,7 @@ def _lines(
 
 
 def _difficulty(scores: DomainScores, starts: Sequence[str], dataset: str, path: Path) -> None:
-    """Stacked bars per domain (figure 3): worst baseline, modelling difficulty, intrinsic difficulty."""
+    """Draw stacked bars per domain (figure 3): worst baseline, modelling and intrinsic difficulty."""
     size = (max(7.0, 2.6 + 1.3 * len(scores.domains)), 4.4)
     with _panels(path, size, f"{dataset}: how hard the domains are", ncols=3) as panels:
         for axes, condition in zip(panels, PAPERS, strict=True):
@@ -390,7 +390,7 @@ def _difficulty(scores: DomainScores, starts: Sequence[str], dataset: str, path:
 
 
 def _shape(tasks: KindTasks) -> str:
-    """What the tasks look like: ``5-way 5-shot`` or ``2–20-way 1–20-shot``."""
+    """Describe the shape of the tasks: ``5-way 5-shot`` or ``2–20-way 1–20-shot``."""
 
     def span(values: Ints) -> str:
         low, high = int(values.min()), int(values.max())
@@ -403,7 +403,7 @@ def _shape(tasks: KindTasks) -> str:
 def _panels(
     path: Path, size: tuple[float, float], title: str, *, ncols: int, fontsize: float = 9
 ) -> Iterator[Any]:
-    """Two panels with one axis of accuracy, a title above and the legend of both below."""
+    """Open two panels that share an axis of accuracy, with a title above and one legend below."""
     with figure_of(path, size) as figure:
         panels = figure.subplots(1, 2, sharey=True)
         yield panels

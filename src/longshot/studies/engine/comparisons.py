@@ -55,7 +55,7 @@ class Draw:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that decides the testbed, defaults included: shape, classes, instances, and the rest by name."""
+        """Return all settings that decide the testbed, with defaults: shape, classes, instances, the rest."""
         settings: dict[str, Any] = {"data": self.source}
         used = set(_CHOICES)
         replayed = {"shape": "replay", "classes": "replay"} if "replay" in self.words else {}
@@ -74,7 +74,7 @@ class Draw:
         return {**settings, **{name: value for name, value in self.words.items() if name not in used}}
 
     def draw(self, dataset: Dataset, judge: Callable[[str], str], device: str = "auto") -> Testbed:
-        """The testbed; ``judge`` turns the name of a network of the study into where it lies."""
+        """Draw the testbed; ``judge`` turns the name of a network of the study into its path."""
         if self.make is not None:
             return self.make(dataset)
         from longshot.evaluation import method_accuracies
@@ -87,7 +87,7 @@ class Draw:
         return sample(dataset, **words, score=method_accuracies, device=device)
 
     def of_same_shape(self, dataset: Dataset) -> Testbed:
-        """A testbed of the same shape with images drawn uniformly: for an estimate, without features.
+        """Draw a testbed of the same shape with uniform images: for an estimate, without features.
 
         The name is its seed, so that testbeds which differ only in how supports are chosen stay apart.
         """
@@ -108,13 +108,13 @@ class Draw:
 
 
 def networks_of(words: Mapping[str, Any], part: str) -> list[Any]:
-    """The networks that judge or are held out, as they are named."""
+    """List the networks that judge or are held out, as they are named."""
     named = words.get(part)
     return list(named) if isinstance(named, list | tuple) else [] if named is None else [named]
 
 
 def _located(network: Any, judge: Callable[[str], str]) -> Any:
-    """``BACKBONE[:METHOD]`` with a network of the study by its path."""
+    """Replace the network in ``BACKBONE[:METHOD]`` by its path where it is one of the study."""
     if not isinstance(network, str):
         return network
     backbone, method = split_method(network)
@@ -140,7 +140,7 @@ class Side:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings, by part."""
+        """Return all settings, by part."""
         parts: dict[str, Any] = {"method": self.method, "backbone": self.backbone, **self.more}
         if self.testbed is not None:
             parts["testbed"] = self.testbed.settings
@@ -209,7 +209,7 @@ them apart.
         )
 
     def varied(self) -> list[tuple[str, str]]:
-        """(label, the factor's value in words) of every side; of a factor with many settings those that differ."""
+        """Return (label, the factor's value in words) of every side; of many settings those that differ."""
         start = f"{self.factor}."
         shown = []
         differing = self._varying()
@@ -221,17 +221,17 @@ them apart.
         return shown
 
     def shared(self) -> list[tuple[str, str]]:
-        """(setting, value in words) of everything that is equal on all sides."""
+        """Return (setting, value in words) of everything that is equal on all sides."""
         values, differing = flatten(self.sides[0].settings), self._varying()
         return [(path, _say(value)) for path, value in values.items() if path not in differing]
 
     def _varying(self) -> set[str]:
-        """The settings under the factor that differ between sides."""
+        """Return the settings under the factor that differ between sides."""
         return set(_differing([flatten(side.settings) for side in self.sides]))
 
 
 def flatten(settings: Mapping[str, Any], start: str = "") -> dict[str, Any]:
-    """Settings by path.
+    """Flatten nested settings to a dict by path.
 
     >>> flatten({"testbed": {"way": 5, "split": None}, "method": "protonet"})
     {'testbed.way': 5, 'testbed.split': None, 'method': 'protonet'}
@@ -244,7 +244,7 @@ def flatten(settings: Mapping[str, Any], start: str = "") -> dict[str, Any]:
 
 
 def _differing(flat: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The paths whose values are not the same on all sides."""
+    """List the paths whose values differ between the sides."""
     paths: Iterable[str] = dict.fromkeys(path for side in flat for path in side)
     return [
         p

@@ -56,7 +56,7 @@ class Scores:
         return self.results.table()
 
     def rows(self, testbed: str, backbone: str, method: str) -> pa.Table:
-        """The result rows of one testbed, backbone and method by task; none where they were not evaluated."""
+        """Return the result rows of one testbed, backbone and method by task; none if not evaluated."""
         key = (testbed, backbone, method)
         if key not in self._rows:
             named = self.recorded(backbone)
@@ -70,7 +70,7 @@ class Scores:
         return recorded_name(self.results.run, backbone_name(self.networks.get(backbone, backbone)))
 
     def has(self, testbed: str, backbone: str, method: str) -> bool:
-        """Whether there are rows."""
+        """Tell whether there are rows."""
         return testbed in self.testbeds and self.rows(testbed, backbone, method).num_rows > 0
 
     def values(self, testbed: str, backbone: str, method: str, metric: str = "accuracy") -> Floats:
@@ -99,19 +99,19 @@ class Scores:
         return [name for name in self.results.run.get("backbones", {}) if _inside_study(name) == network]
 
     def column(self, testbed: str, name: str) -> Floats:
-        """A column of a testbed itself, [T]: ``coarsity`` and the like."""
+        """Return a column of a testbed itself, [T]: ``coarsity`` and the like."""
         return numbers(self.testbeds[testbed].table, name)
 
     def setting(self, method: str) -> str:
-        """``inductive`` or ``transductive``."""
+        """Return the setting of a method: ``inductive`` or ``transductive``."""
         return str(self.results.run["methods"][method]["setting"])
 
     def by_setting(self, methods: Iterable[str]) -> list[str]:
-        """The methods, inductive ones first, else in their order."""
+        """Sort the methods: inductive ones first, else in their order."""
         return sorted(methods, key=self.setting)
 
     def of(self, side: Side, *, method: str = "", backbone: str = "", metric: str = "accuracy") -> Floats:
-        """The values of one side of a comparison, [T]; ``method`` and ``backbone`` where the side leaves them open."""
+        """Return the values of a side, [T]; ``method`` and ``backbone`` where the side leaves them open."""
         if side.testbed is None:
             raise ValueError(f"the side '{side.label}' names no testbed")
         return self.values(side.testbed.name, side.backbone or backbone, side.method or method, metric)
@@ -119,12 +119,12 @@ class Scores:
     def difference(
         self, label: str, first: Side, second: Side, printed: Any = None, **which: str
     ) -> Measured:
-        """``first`` minus ``second``: paired by task where both have the same queries, by Welch's formula otherwise."""
+        """Measure ``first`` minus ``second``: paired by task where the queries are the same, or by Welch."""
         compare = paired if self.same_tasks(first, second) else unpaired
         return compare(label, self.of(first, **which), self.of(second, **which), printed)
 
     def same_tasks(self, first: Side, second: Side) -> bool:
-        """Whether task i of both sides asks the same queries of the same classes."""
+        """Tell whether task i of both sides asks the same queries of the same classes."""
         assert first.testbed is not None and second.testbed is not None
         if first.testbed.name == second.testbed.name:
             return True
@@ -190,7 +190,7 @@ def say_left_out(scores: Scores) -> list[str]:
 
 
 def select_rows(table: pa.Table, testbed: Testbed, backbone: str, method: str) -> pa.Table:
-    """The rows of one testbed, backbone and method by task, wherever the study's folder lay when they were computed.
+    """Select the rows of one testbed, backbone and method by task, even if the study's folder has moved.
 
     A folder that was moved has its networks under two names, and may have the same rows twice; one of each is taken.
     """
@@ -203,13 +203,13 @@ def select_rows(table: pa.Table, testbed: Testbed, backbone: str, method: str) -
 
 
 def numbers(rows: pa.Table, column: str = "accuracy") -> Floats:
-    """A column of result rows as float64 [T]."""
+    """Return a column of result rows as float64 [T]."""
     values: Floats = rows[column].to_numpy().astype(np.float64)
     return values
 
 
 def recorded_name(run: Mapping[str, Any], network: str) -> str:
-    """What a run calls the network in a folder: networks of equal weights are one, called by the first of them.
+    """Return the name that a run has for a network in a folder; equal weights go by the first of their names.
 
     A training may keep the very weights that it started from, and two such trainings end in one network.
     ``A + B`` names several side by side.
@@ -231,7 +231,7 @@ def recorded_name(run: Mapping[str, Any], network: str) -> str:
 
 
 def _inside_study(backbone: str) -> str:
-    """A backbone without the path of the study whose network it is."""
+    """Strip the path of the study from a backbone that is one of its networks."""
     from longshot.models import backbone_parts
 
     return " + ".join(_inside(part) for part in backbone_parts(backbone))
@@ -291,12 +291,12 @@ class Lab(Generic[Settings, Data]):
 
     @property
     def settings(self) -> Settings:
-        """The study's settings."""
+        """Return the study's settings."""
         return self.job.settings
 
     @property
     def data(self) -> Data:
-        """What the study was given."""
+        """Return the data that the study was given."""
         return self.job.data
 
     def train(self, name: str, training: StudyTraining) -> TrainingRecord:
@@ -337,7 +337,7 @@ class Lab(Generic[Settings, Data]):
         return ordered
 
     def backbone(self, name: str) -> str:
-        """Where a network of the study lies; any other backbone stays itself. ``A + B`` names several."""
+        """Return the path of a network of the study; any other backbone stays. ``A + B`` names several."""
         from longshot.models import backbone_name, backbone_parts
 
         parts = [self.networks[part].path if part in self.networks else part for part in backbone_parts(name)]
@@ -353,11 +353,11 @@ class Lab(Generic[Settings, Data]):
         return testbed
 
     def drawn(self, draw: Draw) -> bool:
-        """Whether the folder has the testbed."""
+        """Tell whether the folder has the testbed."""
         return self.folder.has_testbed(draw.name, self._inputs(draw))
 
     def _inputs(self, draw: Draw) -> Any:
-        """What decides a testbed; a network of the study that judges is known by its training, not by its name."""
+        """Return what decides a testbed; a judging network of the study is identified by its training."""
         from longshot.studies.engine.comparisons import networks_of
         from longshot.tasks import split_method
 
@@ -371,12 +371,12 @@ class Lab(Generic[Settings, Data]):
         return [draw.settings, *trained] if trained else draw.settings
 
     def seconds(self, testbed: str) -> float | None:
-        """How long drawing a testbed took; None where it was not timed."""
+        """Return how long drawing a testbed took; None where it was not timed."""
         seconds: float | None = self.folder.facts.get("extraction_seconds", {}).get(testbed)
         return seconds
 
     def features(self, source: str, backbone: str, tasks: TaskRows | None = None) -> Features:
-        """A dataset through a backbone, or through a network of the study; of ``tasks`` only their images."""
+        """Embed a dataset by a backbone or a network of the study; with ``tasks`` only their images."""
         from longshot.evaluation import used_rows
         from longshot.models import embed, embed_rows
 
@@ -390,7 +390,7 @@ class Lab(Generic[Settings, Data]):
         return self._features[key]
 
     def evaluate(self, testbeds: Iterable[str], backbone: str, methods: Calls, into: str = "run") -> Results:
-        """Methods on testbeds; rows that are there already are kept."""
+        """Evaluate methods on testbeds; rows that are there already are kept."""
         named = {name: self.testbeds[name] for name in testbeds}
         path = self.backbone(backbone)
         label = _inside_study(path)  # so that rows do not say where the study lies
@@ -402,14 +402,14 @@ class Lab(Generic[Settings, Data]):
 
     @property
     def results(self) -> Results:
-        """All that was evaluated into the study's run."""
+        """Return all results that were evaluated into the study's run."""
         if self._results is None:
             raise UserError("The study evaluated nothing, so there is nothing to report.")
         return self._results
 
     @property
     def scores(self) -> Scores:
-        """The numbers of the run."""
+        """Return the numbers of the run."""
         if self._scores is None:
             paths = {name: str(record.path) for name, record in self.networks.items()}
             self._scores = Scores(self.results, self.testbeds, paths)
@@ -431,5 +431,5 @@ class Lab(Generic[Settings, Data]):
         return value
 
     def step(self, name: str, inputs: Any, files: Sequence[Any], work: Any) -> None:
-        """Anything else that is done once: see ``StudyFolder.step``."""
+        """Run any other work once: see ``StudyFolder.step``."""
         self.folder.step(name, inputs, files, work)

@@ -64,7 +64,7 @@ class _StudyFile(Record):
 
 
 def study_names() -> list[str]:
-    """Names of the presets, sorted."""
+    """List the names of the presets, sorted."""
     return sorted(_preset_files())
 
 
@@ -89,7 +89,7 @@ def _package_of(module: str) -> str:
 
 
 def get_study(name: str) -> Study:
-    """A preset by name; UserError with the nearest name when there is none."""
+    """Return a preset by name; UserError with the nearest name when there is none."""
     presets = _preset_files()
     if name not in presets:
         raise UserError(
@@ -99,7 +99,7 @@ def get_study(name: str) -> Study:
 
 
 def read_study(path: str | Path) -> Study:
-    """A study file of the user's own.
+    """Read a study file of the user's own.
 
     YAML: ``extends`` names a preset or another file (or ``recipe`` the recipe, whose preset of the same name it then
     extends), ``settings`` are those that differ. Python: a file that defines ``RECIPE``.
@@ -116,12 +116,12 @@ def read_study(path: str | Path) -> Study:
 
 
 def list_studies() -> list[StudyListing]:
-    """Every preset as its files say, by name; nothing is checked, so that no method's code has to be loaded."""
+    """List all presets as their files describe them, by name; unchecked, so no method's code is loaded."""
     return [_listing(name) for name in study_names()]
 
 
 def _listing(name: str) -> StudyListing:
-    """A preset with what it takes from the one it extends."""
+    """Describe a preset, with what it takes from the one it extends."""
     file = read_record(
         _StudyFile, _load_yaml(_preset_files()[name].read_text("utf-8"), name), f"The study '{name}'"
     )
@@ -136,7 +136,7 @@ def _line(text: str) -> str:
 
 
 def _from_python(path: Path) -> Study:
-    """A study from a Python file: the recipe's settings, each with a default."""
+    """Read a study from a Python file: the recipe's settings, each with a default."""
     recipe = get_recipe(str(path))
     settings = read_record(recipe.settings, {"seed": 0}, f"The study file {path}")
     text = path.read_text(encoding="utf-8")
@@ -147,7 +147,7 @@ def _from_python(path: Path) -> Study:
 def parse(
     text: str, subject: str, *, preset: bool = False, folder: Path | None = None, inside: int = 0
 ) -> Study:
-    """A study from YAML, every key and setting checked; ``subject`` begins the sentence of an error.
+    """Parse a study from YAML and check every key and setting; ``subject`` begins the sentence of an error.
 
     Files that it extends are read from ``folder``, at most 20 one inside the other.
     """
@@ -195,7 +195,7 @@ def _load_yaml(text: str, subject: str) -> Any:
 
 
 def _extended(name: str, subject: str, folder: Path | None, inside: int) -> Study:
-    """The study that another extends: a preset, or a file beside it."""
+    """Return the study that another extends: a preset, or a file beside it."""
     if not name.endswith((".yaml", ".yml", ".py")):
         return get_study(name)
     if inside >= _DEEPEST:
@@ -217,7 +217,7 @@ def _extended(name: str, subject: str, folder: Path | None, inside: int) -> Stud
 def layered(
     study: Study, config: str | Path | None = None, changes: Mapping[str, Any] | Sequence[str] = ()
 ) -> Study:
-    """The study with the settings of a file laid over it, then ``changes`` by name or as ``key=value`` texts."""
+    """Return the study with the settings of a file, then ``changes`` by name or as ``key=value`` texts."""
     settings = study.settings.plain()
     if config is not None:
         own = read_study(config)
@@ -233,7 +233,7 @@ def layered(
 
 
 def read_changes(texts: Sequence[str]) -> dict[str, Any]:
-    """Settings from ``key=value`` texts, whose values are YAML.
+    """Read settings from ``key=value`` texts, whose values are YAML.
 
     >>> read_changes(["tasks=600", "shots=[1, 5]"])
     {'tasks': 600, 'shots': [1, 5]}
@@ -322,7 +322,7 @@ def estimate_study(
     device: str = "auto",
     **changes: Any,
 ) -> StudyEstimate:
-    """What ``run_study`` with the same arguments would take in time and disk; nothing is written.
+    """Estimate what ``run_study`` with the same arguments would take in time and disk; write nothing.
 
     Testbeds that are not in the folder are drawn in memory, which is quick beside the rest.
 
@@ -344,7 +344,7 @@ def resolve_study(
     settings: Mapping[str, Any] | None = None,
     config: str | Path | None = None,
 ) -> Study:
-    """The study with its final settings: those of the preset, then ``config``, then ``settings``, then ``backbone``."""
+    """Return the study with its final settings: preset, then ``config``, ``settings`` and ``backbone``."""
     changes = {**(settings or {}), **({} if backbone is None else {"backbone": backbone})}
     if isinstance(study, Study):
         base = study
@@ -356,7 +356,7 @@ def resolve_study(
 
 
 def open_data(study: Study, datasets: Datasets) -> Any:
-    """What a study runs on: one dataset, or what its recipe makes of several."""
+    """Open what a study runs on: one dataset, or what its recipe makes of several."""
     return get_recipe(study.recipe).open_data(study.settings, given_datasets(datasets), study.name)
 
 

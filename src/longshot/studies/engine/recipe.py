@@ -52,16 +52,16 @@ class GivenDataset(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What to call it in a sentence."""
+        """Return what to call it in a sentence."""
         return self.data.name if isinstance(self.data, Dataset) else str(self.data)
 
     def open(self) -> Dataset:
-        """The dataset itself."""
+        """Open the dataset."""
         return as_dataset(self.data)
 
 
 def given_datasets(datasets: Datasets) -> list[GivenDataset]:
-    """Datasets of a call as a list; a name in a text (``NAME=PATH``) is read by recipes that have names for them."""
+    """List the datasets of a call; ``NAME=PATH`` texts are read by recipes that name their datasets."""
     if isinstance(datasets, Mapping):
         return [GivenDataset(name, data) for name, data in datasets.items()]
     listed = [datasets] if isinstance(datasets, str | Path | Dataset) else datasets
@@ -69,7 +69,7 @@ def given_datasets(datasets: Datasets) -> list[GivenDataset]:
 
 
 def read_given(datasets: Sequence[GivenDataset]) -> tuple[dict[str, GivenDataset], list[GivenDataset]]:
-    """Those with a name (``NAME=PATH``) by name, and the plain ones."""
+    """Return the datasets that have a name (``NAME=PATH``) by name, and the plain ones."""
     named: dict[str, GivenDataset] = {}
     plain: list[GivenDataset] = []
     for dataset in datasets:
@@ -115,7 +115,7 @@ def say_class_split(data: Dataset) -> list[str]:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """UserError when two sources share a name."""
+    """Raise UserError when two sources share a name."""
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise UserError(
@@ -151,30 +151,30 @@ class Recipe(ABC, Generic[Settings, Data]):
 
     @abstractmethod
     def open_data(self, settings: Settings, datasets: Sequence[GivenDataset], name: str) -> Data:
-        """What the study called ``name`` runs on; UserError where the datasets do not fit it."""
+        """Open what the study called ``name`` runs on; UserError where the datasets do not fit it."""
 
     @abstractmethod
     def sources(self, data: Data) -> Mapping[str, Dataset]:
-        """The datasets by the names that draws use, in the order of the page."""
+        """Return the datasets by the names that draws use, in the order of the page."""
 
     @abstractmethod
     def plan(self, settings: Settings, data: Data) -> Plan:
-        """What is to be trained, drawn and evaluated; nothing is computed. UserError where it cannot be had."""
+        """List what to train, draw and evaluate, without computing; UserError where that is impossible."""
 
     @abstractmethod
     def tables(self, lab: Lab[Settings, Data]) -> Sequence[TableFile]:
-        """Every table of the study."""
+        """Make all tables of the study."""
 
     def figures(self, lab: Lab[Settings, Data]) -> Drawings:
-        """Figure name → what draws it to a path without suffix."""
+        """Map each figure's name to what draws it to a path without suffix."""
         return {}
 
     def comparisons(self, settings: Settings) -> Sequence[Comparison]:
-        """What is set against what; made before anything runs, so that an unfair one stops the study."""
+        """List the comparisons, made before anything runs, so that an unfair one stops the study."""
         return ()
 
     def claims(self, settings: Settings) -> Sequence[Claim[Lab[Settings, Data]]]:
-        """What the paper says and the study tests."""
+        """List the claims of the paper that the study tests."""
         return ()
 
     def work(self, lab: Lab[Settings, Data]) -> None:
@@ -186,7 +186,7 @@ class Recipe(ABC, Generic[Settings, Data]):
             lab.evaluate(evaluation.testbeds, evaluation.backbone, evaluation.methods)
 
     def run(self, job: StudyJob[Settings, Data]) -> StudyOutcome:
-        """Everything that is missing in the study's folder."""
+        """Run everything that is missing in the study's folder."""
         comparisons = list(self.comparisons(job.settings))
         plan = self.plan(job.settings, job.data)
         lab = self._lab(job, plan)
@@ -208,7 +208,7 @@ class Recipe(ABC, Generic[Settings, Data]):
         return finish(job, lab.folder, lab.results, findings, list(lab.datasets.values()))
 
     def estimate(self, job: StudyJob[Settings, Data]) -> StudyEstimate:
-        """What ``run`` would take: trainings by a few steps, evaluation with backbones that are there."""
+        """Estimate what ``run`` would take: trainings by a few steps, evaluation with existing backbones."""
         list(self.comparisons(job.settings))
         plan = self.plan(job.settings, job.data)
         lab = self._lab(job, plan)
@@ -229,17 +229,17 @@ class Recipe(ABC, Generic[Settings, Data]):
         return StudyEstimate(steps, [*lab.absent, *lab.notes])
 
     def foreseen(self, lab: Lab[Settings, Data]) -> Plan:
-        """What the estimate reckons with: the plan, unless a part of it follows from what another part computes."""
+        """Return the plan to estimate: the lab's, unless a part of it follows from what another computes."""
         return lab.plan
 
     def trial(self, lab: Lab[Settings, Data], draw: Draw) -> Testbed | None:
-        """A testbed for the estimate: that of the folder, else one of its shape; None leaves it out."""
+        """Return a testbed for the estimate: that of the folder, or one of its shape; None leaves it out."""
         if lab.drawn(draw):
             return lab.draw(draw)
         return lab.folder.sampled(partial(draw.of_same_shape, lab.datasets[draw.source]))
 
     def _trainings_left(self, lab: Lab[Settings, Data]) -> list[dict[str, Any]]:
-        """The trainings that are not finished, with their times; those that are stand in the lab.
+        """List the trainings that are not finished, with their times; the lab takes up the finished ones.
 
         Of trainings that differ in classes, seed and steps alone one is measured.
         """
@@ -261,7 +261,7 @@ class Recipe(ABC, Generic[Settings, Data]):
         return steps
 
     def identity(self, data: Data) -> Mapping[str, str]:
-        """``name`` and ``fingerprint`` of what a folder is bound to; constant where sources may be added later."""
+        """Return ``name`` and ``fingerprint`` that bind a folder; constant where sources may be added."""
         datasets = self.sources(data)
         prints = ", ".join(dataset.fingerprint for dataset in datasets.values())
         return {"name": ", ".join(datasets), "fingerprint": prints}
@@ -277,7 +277,7 @@ def recipe_modules() -> dict[str, str]:
 
 
 def get_recipe(name: str) -> Recipe[Any, Any]:
-    """The recipe by name, or from a Python file of one's own; UserError with those there are."""
+    """Return a recipe by name, or from a Python file of one's own; UserError lists the known ones."""
     if name.endswith(".py"):
         return load_recipe(Path(name).resolve())
     modules = recipe_modules()
@@ -296,19 +296,19 @@ class OneDataset(Generic[Settings]):
     """Opens the one dataset of a study, and the folder that is bound to it."""
 
     def open_data(self, settings: Settings, datasets: Sequence[GivenDataset], name: str) -> Dataset:
-        """The dataset; UserError where none or several were given."""
+        """Open the dataset; UserError where none or several were given."""
         if len(datasets) != 1:
             raise UserError(f"The study '{name}' takes one dataset and {len(datasets)} were given.")
         return datasets[0].open()
 
     def sources(self, data: Dataset) -> Mapping[str, Dataset]:
-        """The one dataset by its name."""
+        """Return the one dataset by its name."""
         return {data.name: data}
 
 
 @cache
 def load_recipe(path: Path) -> Recipe[Any, Any]:
-    """The recipe that a Python file defines; UserError where it has none. ``path`` is absolute."""
+    """Load the recipe that a Python file defines; UserError where it has none. ``path`` is absolute."""
 
     if not path.is_file():
         raise UserError(

@@ -18,12 +18,12 @@ class StudySettings(Record):
     seed: int = Field(ge=0, description="Seed of tasks, splits and trainings")
 
     def plain(self) -> dict[str, Any]:
-        """Plain values for JSON and YAML: lists, not tuples."""
+        """Return plain values for JSON and YAML: lists, not tuples."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 def _as_number(value: Any) -> Any:
-    """Text such as 1e-3 as the number it is: YAML 1.1 reads it as text."""
+    """Convert text such as 1e-3 to the number it is: YAML 1.1 reads it as text."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -35,19 +35,19 @@ def _as_tuple(value: Any) -> Any:
 
 
 def different(values: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The values; ValueError where one stands twice."""
+    """Return the values; ValueError where one occurs twice."""
     if len(set(values)) < len(values):
         raise ValueError("its values must all be different")
     return values
 
 
 def in_order(choices: Sequence[str]) -> AfterValidator:
-    """Different names, put in the order of ``choices``."""
+    """Make a validator that requires different names and sorts them in the order of ``choices``."""
     return AfterValidator(lambda values: tuple(sorted(different(values), key=choices.index)))
 
 
 def read_methods(value: Any) -> tuple[str, ...]:
-    """Calls of methods in their canonical form, each once; the registry names a call that is wrong."""
+    """Read calls of methods in their canonical form, each once; the registry names a call that is wrong."""
     from longshot.models import get_method
 
     calls = _as_tuple(value)
@@ -78,7 +78,7 @@ MethodList = Annotated[tuple[str, ...], BeforeValidator(read_methods)]  # may be
 
 
 def method_calls(methods: str | tuple[str, ...]) -> list[str]:
-    """The methods of a study as calls; ``all`` are those that work on the features of one backbone."""
+    """Return the methods of a study as calls; ``all`` are those that work on the features of one backbone."""
     from longshot.models import list_methods
 
     if methods != "all":

@@ -114,7 +114,7 @@ class StudyFolder:
         }
 
     def _read(self) -> StudyStory | None:
-        """study.json of the folder, None for a new or empty one."""
+        """Read study.json of the folder; None for a new or empty one."""
         claim_folder(self.path, "study", ("study.json",))
         file = self.path / "study.json"
         return read_json(StudyStory, file, "The study") if file.exists() else None
@@ -170,11 +170,11 @@ class StudyFolder:
         self.log(name, "written")
 
     def done(self, name: str, inputs: Any) -> bool:
-        """Whether a step was done with these inputs."""
+        """Tell whether a step was done with these inputs."""
         return bool(self.facts["steps"].get(name) == hash_json(inputs))
 
     def draw(self, name: str, draw: Callable[[], Testbed], settings: Any = None) -> Testbed:
-        """The testbed from the folder; drawn where it is not there, damaged, or of other ``settings``.
+        """Return the testbed from the folder; draw it if missing, damaged, or of other ``settings``.
 
         The seconds of drawing are remembered in study.json under ``extraction_seconds``.
         """
@@ -199,7 +199,7 @@ class StudyFolder:
         return testbed
 
     def has_testbed(self, name: str, settings: Any = None) -> bool:
-        """Whether a testbed of these settings was drawn into the folder."""
+        """Tell whether a testbed of these settings was drawn into the folder."""
         digest = "" if settings is None else hash_json(settings)
         file = self._testbed_file(name)
         drawn_so = self.facts["draws"].get(name, digest) == digest
@@ -275,7 +275,7 @@ class StudyJob(Generic[Settings, Data]):
         datasets: DatasetsByName,
         into: str = "run",
     ) -> Results:
-        """Methods on testbeds through a backbone (or label → backbone), into a folder of the study."""
+        """Evaluate methods on testbeds with a backbone (or label → backbone), into a folder of the study."""
         from longshot.evaluation import evaluate
 
         options = self._options(testbeds, datasets, into)
@@ -284,14 +284,14 @@ class StudyJob(Generic[Settings, Data]):
     def estimate(
         self, testbeds: Testbeds, backbone: str, methods: Calls, datasets: DatasetsByName
     ) -> list[dict[str, Any]]:
-        """What ``evaluate`` would take in time and disk; nothing is written."""
+        """Estimate what ``evaluate`` would take in time and disk; write nothing."""
         from longshot.evaluation import estimate_evaluation
 
         options = self._options(testbeds, datasets, "run")
         return estimate_evaluation(testbeds, backbones=backbone, methods=methods, **options)
 
     def _options(self, testbeds: Testbeds, datasets: DatasetsByName, into: str) -> dict[str, Any]:
-        """Where to and with what; of the datasets those that are used."""
+        """Return the options of an evaluation: where to, with what, and the datasets that are used."""
         used = {name for testbed in testbeds.values() for name in testbed.datasets}
         machine = {"device": self.device, "workers": self.workers, "seed": self.settings.seed}
         own = {name: data for name, data in datasets.items() if name in used}
@@ -311,7 +311,7 @@ class _Story(LooseRecord):
 
 
 def study_tables(folder: str | Path, format: TableFormat = "md") -> str:
-    """Every table of a study in the order of its page.
+    """Return all tables of a study as text, in the order of its page.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ _TESTED = ("for", "against", "open")
 
 
 def study_page(study: Study, title: str, out: Path, findings: Findings, datasets: Sequence[Dataset]) -> str:
-    """The page as one text; figures are read from the study's folder ``out``."""
+    """Write the page as one text; figures are read from the study's folder ``out``."""
     tables = [table for table in findings.tables if table.sheets or table.lines]
     sections = [
         _question(study, findings, datasets),
@@ -68,7 +68,7 @@ def study_page(study: Study, title: str, out: Path, findings: Findings, datasets
 
 
 def _question(study: Study, findings: Findings, datasets: Sequence[Dataset]) -> Section:
-    """What was asked, on which data, and what is absent."""
+    """Write what was asked, on which data, and what is absent."""
     unique = {dataset.name: dataset for dataset in datasets}
     data = [
         {
@@ -88,7 +88,7 @@ def _question(study: Study, findings: Findings, datasets: Sequence[Dataset]) -> 
 
 
 def _claims(findings: Findings) -> Section | None:
-    """Each claim: published, measured, verdict; then the rule."""
+    """Write each claim: published, measured, verdict; then the rule."""
     if not findings.claims:
         return None
     claims = []
@@ -132,7 +132,7 @@ def _claims(findings: Findings) -> Section | None:
 
 
 def _span(values: Sequence[float], unit: str) -> str:
-    """``+2.7 to +12.1`` in the claim's unit; nothing where there are no values."""
+    """Format a range as ``+2.7 to +12.1`` in the claim's unit; empty where there are no values."""
     scale, digits = (100, 1) if unit == "points" else (1, 2)
     ends = [f"{scale * end:+.{digits}f}" for end in (min(values), max(values))] if values else []
     return " to ".join(dict.fromkeys(ends))
@@ -144,7 +144,7 @@ def _printed_values(numbers: Sequence[JudgedNumber]) -> list[float]:
 
 
 def _comparisons(findings: Findings) -> Section | None:
-    """What was set against what: the one factor of each, and what was equal."""
+    """Write what was compared: the one factor of each comparison, and what was equal."""
     if not findings.comparisons:
         return None
     listed = [
@@ -155,7 +155,7 @@ def _comparisons(findings: Findings) -> Section | None:
 
 
 def _figures(findings: Findings, folder: Path) -> Section | None:
-    """Pictures in the page as long as it stays small; the rest by link."""
+    """Embed pictures in the page as long as it stays small; link the rest."""
     figures, total = [], 0
     for name, draw in findings.figures.items():
         svg, png = folder / f"{name}.svg", folder / f"{name}.png"
@@ -170,7 +170,7 @@ def _figures(findings: Findings, folder: Path) -> Section | None:
 
 
 def _tasks(run: Path, datasets: Sequence[Dataset]) -> Section | None:
-    """The hardest and the easiest task of a few testbeds."""
+    """Show the hardest and the easiest task of a few testbeds."""
     from longshot.evaluation import find_images
     from longshot.reports import albums, read_runs
 
@@ -188,7 +188,7 @@ def _tasks(run: Path, datasets: Sequence[Dataset]) -> Section | None:
 
 
 def _trainings(findings: Findings) -> list[Section]:
-    """Budgets of all trainings, and the learning curves."""
+    """Show the budgets of all trainings, and the learning curves."""
     from longshot.reports import read_trainings, training_section
 
     records = list(findings.trainings.values())
@@ -201,7 +201,7 @@ def _trainings(findings: Findings) -> list[Section]:
 
 
 def _origin(study: Study, out: Path) -> Section:
-    """Where the rest is: the run's own page, files, settings."""
+    """Point to the rest: the run's own page, files, settings."""
     settings = [(key, json.dumps(value, ensure_ascii=False)) for key, value in study.settings.plain().items()]
     context = {"study": study, "settings": settings, "folder": out.name}
     return Section("origin", "All results, files and settings", context, "study_origin")
@@ -240,14 +240,14 @@ _STYLE: Any = {
 
 @contextmanager
 def axes_of(path: Path, width: float = 7.0) -> Iterator[Any]:
-    """Axes to draw on, so many inches wide; then written as ``path`` with every suffix."""
+    """Open axes to draw on, so many inches wide; then write them as ``path`` with every suffix."""
     with figure_of(path, (width, 4)) as figure:
         yield figure.add_subplot()
 
 
 @contextmanager
 def figure_of(path: Path, size: tuple[float, float]) -> Iterator[Any]:
-    """A figure of so many inches; then written as ``path`` with every suffix."""
+    """Open a figure of so many inches; then write it as ``path`` with every suffix."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -270,7 +270,7 @@ def on_both(draw: Callable[[Path], None], path: Path) -> None:
 
 
 def means_and_halves(values: Iterable[Floats]) -> tuple[Floats, Floats]:
-    """Mean and half the 95 % interval of each array of shares, in per cent [n]; half is 0 for a single value."""
+    """Compute mean and half the 95 % interval of each array of shares, in per cent [n]; 0 for one value."""
     intervals = [mean_interval(shares) for shares in values]
     mean = np.array([100 * interval.mean for interval in intervals])
     return mean, np.array([100 * (interval.half or 0.0) for interval in intervals])
@@ -297,7 +297,7 @@ class Findings:
     trainings: Mapping[str, TrainingRecord] = field(default_factory=dict)
 
     def all_tables(self) -> list[TableFile]:
-        """The claims first, then every table of the study."""
+        """List the claims first, then every table of the study."""
         return [*([claims_table(self.claims)] if self.claims else []), *self.tables]
 
 
@@ -367,7 +367,7 @@ def finish(
 
 
 def _known_by_name(datasets: Sequence[Dataset]) -> list[str]:
-    """A sentence for every dataset of which only the names of its images are vouched for."""
+    """Write a sentence for every dataset whose images are identified only by their names."""
     names = dict.fromkeys(dataset.name for dataset in datasets if dataset.identity == "names")
     return [
         f"{name} is known by the names of its images alone: other pictures under these names would go unnoticed."
@@ -376,7 +376,7 @@ def _known_by_name(datasets: Sequence[Dataset]) -> list[str]:
 
 
 def _write_run_page(datasets: Sequence[Dataset], run: Path, page: Path, title: str) -> None:
-    """The usual report of the run, with pictures from the datasets at hand: fewer where there are many testbeds."""
+    """Write the usual report of the run, with pictures from the datasets: fewer where testbeds are many."""
     from longshot.evaluation import find_images
     from longshot.reports import read_runs, render_report
 

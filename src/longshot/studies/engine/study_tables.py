@@ -52,7 +52,7 @@ class TableFile:
     lines: Sequence[str] = field(default_factory=tuple)  # findings in words, below the tables
 
     def texts(self) -> dict[str, str]:
-        """File name → content."""
+        """Map each file name to its content."""
         sheets = [markdown(sheet) for sheet in self.sheets]
         findings = [f"- {escape_markdown(line)}" for line in self.lines]
         return {
@@ -63,12 +63,12 @@ class TableFile:
 
 
 def bounds(interval: Interval, count: str = "tasks") -> Fact:
-    """An interval as columns of a CSV file: mean, low, high, and the number of values as ``count``."""
+    """Return an interval as columns of a CSV file: mean, low, high, and the number of values as ``count``."""
     return {"mean": interval.mean, "low": interval.low, "high": interval.high, count: interval.n}
 
 
 def percent(mean: float, half: float | None, digits: int = 2) -> str:
-    """A share in per cent with half its interval.
+    """Format a share in per cent with half its interval.
 
     >>> percent(0.25, 0.031), percent(0.25, None, 1)
     ('25.00 ± 3.10', '25.0')
@@ -77,12 +77,12 @@ def percent(mean: float, half: float | None, digits: int = 2) -> str:
 
 
 def points(interval: Interval) -> str:
-    """A difference of shares in points with its interval: ``12.3 [11.0, 13.6]``."""
+    """Format a difference of shares in points with its interval: ``12.3 [11.0, 13.6]``."""
     return _with_bounds(100 * interval.mean, interval.low, interval.high, 100, 1)
 
 
 def ratio(value: float, low: float, high: float) -> str:
-    """A correlation with its interval; a dash where it is not defined."""
+    """Format a correlation with its interval; a dash where it is not defined."""
     return "–" if math.isnan(value) else _with_bounds(value, low, high, 1, 2)
 
 
@@ -96,7 +96,7 @@ def _with_bounds(value: float, low: float | None, high: float | None, scale: flo
 def mark_leaks(
     tables: Iterable[TableFile], leaks: Iterable[tuple[str, Leak]], names: Mapping[str, str]
 ) -> list[TableFile]:
-    """The tables with a mark at every row of a network that saw something of a testbed in training.
+    """Mark every row of a network that saw something of a testbed in training.
 
     ``leaks`` are (backbone, leak) pairs; ``names`` are what the study calls its backbones, by what the run calls them.
     """
@@ -119,7 +119,7 @@ def mark_leaks(
 
 
 def present(tables: Iterable[TableFile | None]) -> list[TableFile]:
-    """The tables that could be made."""
+    """Return the tables that could be made."""
     return [table for table in tables if table is not None and table.records]
 
 
@@ -160,7 +160,7 @@ def score_table(
     records: Sequence[Fact] = (),
     lines: Sequence[str] = (),
 ) -> TableFile:
-    """Mean accuracies with intervals, rows × columns, first places marked by the one rule of all studies.
+    """Make a table of mean accuracies with intervals; first places are marked by the one rule of all studies.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def score_table(
 
 
 def first_places(columns: Sequence[Sequence[Floats | None]], rows: Sequence[TableRow]) -> list[list[str]]:
-    """Marks of a table's cells, ``columns[c][r]`` [T] each: the one rule for bold and ties.
+    """Mark a table's cells, ``columns[c][r]`` [T] each: the one rule for bold and ties.
 
     All pairs of rows of a group are tested on the same tasks in every column (sign flips), Holm corrects over all pairs
     of the table; who is not told apart from the highest mean of its group shares the first place. "best" alone there,
@@ -253,7 +253,7 @@ def first_places(columns: Sequence[Sequence[Floats | None]], rows: Sequence[Tabl
 
 
 def claims_table(claims: Sequence[JudgedClaim]) -> TableFile:
-    """Every claim with its verdict and numbers, a block each."""
+    """Make the table of all claims with verdict and numbers, a block each."""
     blocks = []
     for judged in claims:
         claim = judged.claim
@@ -282,7 +282,7 @@ def measured_text(measured: Measured, unit: str) -> str:
 
 
 def printed_text(measured: Measured, unit: str) -> str:
-    """What the paper printed for it; a dash where it printed nothing."""
+    """Format what the paper printed for it; a dash where it printed nothing."""
     scale, digits = (100, 1) if unit == "points" else (1, 2)
     if measured.printed is None:
         return "–"
@@ -304,7 +304,7 @@ class PrintedNumber(NamedTuple):
 
 
 def _cell(value: Any) -> Any:
-    """A number alone, or a list of it with half its interval."""
+    """Return a number alone, or a list of it with half its interval."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return PrintedNumber(value)
     return PrintedNumber(*value) if isinstance(value, list | tuple) and len(value) in (1, 2) else value
@@ -329,18 +329,18 @@ class PublishedTable(Record):
 
     @property
     def heads(self) -> list[str]:
-        """Heads of the columns without their groups."""
+        """Return the heads of the columns without their groups."""
         return [head for _, head in self.columns]
 
     def value(self, name: str, column: str | tuple[str, str]) -> PrintedNumber | None:
-        """The cell of a row and a column (a head, or group and head); None where nothing was printed."""
+        """Return the cell of a row and a column (a head, or group and head); None where none was printed."""
         if name not in self.rows:
             return None
         position = self.heads.index(column) if isinstance(column, str) else self.columns.index(column)
         return self.rows[name][position]
 
     def numbers(self) -> list[tuple[str, str, PrintedNumber]]:
-        """(head, row, number) of every cell that was printed, column after column."""
+        """List (head, row, number) of every cell that was printed, column after column."""
         return [
             (head, name, cell)
             for position, head in enumerate(self.heads)
@@ -349,14 +349,14 @@ class PublishedTable(Record):
         ]
 
     def text(self, cell: PrintedNumber | None) -> str:
-        """A cell as it is shown: ``84.55 ± 0.94``; a dash where nothing was printed."""
+        """Format a cell as it is shown: ``84.55 ± 0.94``; a dash where nothing was printed."""
         if cell is None:
             return "–"
         half = "" if cell.half is None else f" ± {cell.half:{self.form.lstrip('+')}}"
         return f"{cell.mean:{self.form}}{half}"
 
     def sheet(self, title: str, labels: Mapping[str, str] | None = None) -> Sheet:
-        """The table to read; ``labels`` rename its rows."""
+        """Return the table as a sheet to read; ``labels`` rename its rows."""
         pick = {"max": max, "min": min}.get(self.best or "")
         columns = [
             [cell.mean for cell in cells if cell is not None]
@@ -391,7 +391,7 @@ class PublishedPaper(LooseRecord):
     tables: dict[str, PublishedTable]
 
     def table(self, name: str) -> PublishedTable:
-        """One printed table; UserError with those there are."""
+        """Return one printed table; UserError lists the known ones."""
         if name not in self.tables:
             raise UserError(f"There is no published '{name}' here; there are {', '.join(self.tables)}.")
         return self.tables[name]
@@ -399,7 +399,7 @@ class PublishedPaper(LooseRecord):
 
 @cache
 def published_paper(package: str) -> PublishedPaper:
-    """The numbers in ``published.json`` of a package.
+    """Return the numbers in ``published.json`` of a package.
 
     Examples
     --------

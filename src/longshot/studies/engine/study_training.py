@@ -27,7 +27,7 @@ TRAININGS = "trainings"  # where networks lie in a study's folder
 
 
 def slug(text: str) -> str:
-    """Text as a file name.
+    """Turn text into a file name.
 
     >>> slug("R = 0.04 maml 5-shot")
     'R-0.04-maml-5-shot'
@@ -52,11 +52,11 @@ class StudyTraining:
 
     @property
     def folder(self) -> str:
-        """The name of its folder."""
+        """Return the name of its folder."""
         return training_folder(self.label, self.identity)
 
     def run(self, folder: StudyFolder, device: str) -> str:
-        """The path of the trained network; one that is finished is not touched."""
+        """Return the path of the trained network; train it unless it is finished."""
         from longshot.reports import folder_curves
         from longshot.training import train
 
@@ -70,7 +70,7 @@ class StudyTraining:
         return str(path)
 
     def job(self, folder: StudyFolder, device: str) -> TrainingJob | None:
-        """The training as other machines do it; None where it is more than one call of ``train``."""
+        """Return the training as a job for other machines; None where it is several calls of ``train``."""
         from longshot.training import TrainingJob
 
         if type(self) is not StudyTraining:
@@ -83,7 +83,7 @@ class StudyTraining:
         return [self.folder, dict(self.limits)] if self.limits else self.folder
 
     def record(self, folder: StudyFolder, device: str) -> TrainingRecord:
-        """Train, or find trained; then what it came to."""
+        """Train, or find trained; then return the outcome."""
         path = Path(self.run(folder, device))
         own = {**self.options, **self.limits}
         outcome = training_outcome(path)
@@ -93,11 +93,11 @@ class StudyTraining:
         return TrainingRecord(self.label, str(path), budget, limit, ceiling=ceiling, **outcome)
 
     def finished(self, folder: StudyFolder) -> bool:
-        """Whether the study's folder has the network, trained to its end."""
+        """Tell whether the study's folder has the network, trained to its end."""
         return folder.done(f"training {self.label}", self._inputs)
 
     def started_from(self, trained: Mapping[str, str]) -> StudyTraining:
-        """The training with a start that names another network of the study taken from where that one lies."""
+        """Replace a start that names another network of the study by that network's path."""
         start = self.options.get("start")
         if start not in trained:
             return self
@@ -108,12 +108,12 @@ class StudyTraining:
 
     @property
     def kind(self) -> str:
-        """What decides the cost of a step: trainings of one kind differ in classes, seed and steps."""
+        """Hash what decides the cost of a step: trainings of one kind differ in classes, seed and steps."""
         shown = {key: str(value) for key, value in self.options.items() if key not in ("seed", "steps")}
         return hash_json([self.algorithm, shown])
 
     def cost(self, device: str, **options: Any) -> dict[str, Any]:
-        """``seconds`` and ``bytes`` of the training, measured on a few steps; ``options`` replace its own."""
+        """Measure ``seconds`` and ``bytes`` of the training on a few steps; ``options`` replace its own."""
         from longshot.training import estimate_training, plan_training
 
         own = {**self.options, **self.limits, **options, "device": device}
@@ -121,7 +121,7 @@ class StudyTraining:
         return estimate_training(algorithm, self.data, settings)
 
     def begun_anew(self, start: StudyTraining) -> StudyTraining:
-        """The training from where ``start`` began instead: as much work, and nothing has to be trained before."""
+        """Return the training from where ``start`` began: as much work, and nothing to train before it."""
         names = ("network", "size", "preprocessing", "start")
         brought = {name: start.options[name] for name in names if name in start.options}
         own = {key: value for key, value in self.options.items() if key != "start"}
@@ -141,7 +141,7 @@ class TunedTraining(StudyTraining):
     trials: int = 2
 
     def run(self, folder: StudyFolder, device: str) -> str:
-        """The path of the best network; a search that is finished is not touched."""
+        """Return the path of the best network; search for it unless the search is finished."""
         from longshot import tune
         from longshot.base import read_tuned
         from longshot.training import Parameter, Space
@@ -171,14 +171,14 @@ class TunedTraining(StudyTraining):
         return [super()._inputs, self.trials]
 
     def record(self, folder: StudyFolder, device: str) -> TrainingRecord:
-        """The best network; the search hit its ceiling where any of its trials did."""
+        """Record the best network; the search hit its ceiling where any of its trials did."""
         best = super().record(folder, device)
         outcomes = [training_outcome(path) for path in Path(best.path).parent.iterdir()]
         cut = best.minutes is not None and any(each["steps"] < (best.budget or 0) for each in outcomes)
         return replace(best, label=f"{self.label}, best of {self.trials}", ceiling=cut)
 
     def cost(self, device: str, **options: Any) -> dict[str, Any]:
-        """That of all trials."""
+        """Measure the cost of all trials."""
         cost = super().cost(device, **options)
         return {**cost, **{name: self.trials * cost[name] for name in ("seconds", "bytes")}}
 
@@ -204,24 +204,24 @@ class TrainingRecord:
 
     @property
     def in_words(self) -> str:
-        """``120 of 400 steps in 2 minutes``."""
+        """Summarise the steps and the time: ``120 of 400 steps in 2 minutes``."""
         budget = "" if self.budget is None else f" of {self.budget:,}"
         return f"{self.steps:,}{budget} steps in {self.seconds / 60:.1f} minutes"
 
 
 def training_folder(label: str, identity: Any) -> str:
-    """A folder name for people that another identity does not share."""
+    """Make a readable folder name that no other identity shares."""
     return f"{slug(label)}-{hash_json(identity)[:8]}"
 
 
 def training_step(label: str, images: int, seconds: float, size: int = 0) -> dict[str, Any]:
-    """A training as a step of a study's estimate."""
+    """Describe a training as a step of a study's estimate."""
     step = {"step": f"train {label}", "testbed": "", "method": "", "left": images}
     return {**step, "seconds": seconds, "bytes": size}
 
 
 def training_outcome(path: Path) -> dict[str, Any]:
-    """What a training came to: steps, the step that was kept, seconds, accuracy on validation tasks."""
+    """Return the outcome of a training: steps, the step that was kept, seconds, validation accuracy."""
     from longshot.training import read_trained
 
     trained = read_trained(path)
@@ -248,12 +248,12 @@ class NetworkSettings(Record):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of ``longshot.train`` that were given."""
+        """Return the options of ``longshot.train`` that were given."""
         return dict(self.model_extra or {})
 
     @property
     def start(self) -> str | None:
-        """The network of the study, or the saved one, that training starts from."""
+        """Return the network of the study, or the saved one, that training starts from."""
         return self.options.get("start")
 
 
@@ -261,7 +261,7 @@ NetworkType = TypeVar("NetworkType", bound=NetworkSettings)
 
 
 def check_options(networks: Mapping[str, NetworkType], closed: tuple[str, ...] = ()) -> None:
-    """UserError for an option that ``longshot.train`` does not have, or that the study sets itself."""
+    """Raise UserError for an option that ``longshot.train`` does not have, or that the study sets itself."""
     from longshot.training import TrainingSettings
 
     closed = (*closed, "seed", "device", "devices")  # the study's own

@@ -48,7 +48,7 @@ class SupportObjects:
 
 
 def support_objects(scores: HardScores, bed: HardTestbed) -> SupportObjects:
-    """Over the support images of every task; images whose objects nobody counted are left aside.
+    """Count objects in the support images of every task; images without a count are left out.
 
     With o the objects of an image and n those of every query: mean o, and mean |o − n|, of each task. A task none of
     whose support images were counted is NaN.
@@ -74,7 +74,7 @@ def support_objects(scores: HardScores, bed: HardTestbed) -> SupportObjects:
 
 
 def objects_table(scores: HardScores) -> TableFile:
-    """A row per source and number of objects: objects in the supports, distances, accuracy; paired by task."""
+    """Make a row per source and number of objects: objects in supports, distances, accuracy, paired."""
     blocks = []
     records: list[Fact] = []
     for source in scores.sources("fixed"):
@@ -112,7 +112,7 @@ def objects_table(scores: HardScores) -> TableFile:
 
 
 def _plain(values: Floats, sign: str = "") -> str:
-    """A mean over tasks with half its interval; tasks without a counted image are left out."""
+    """Format a mean over tasks with half its interval; tasks without a counted image are left out."""
     present = values[~np.isnan(values)]
     if not len(present):
         return "–"
@@ -135,7 +135,7 @@ _CHOSEN = main("fixed", "difficult")  # supports as the stress test has them, of
 
 
 def ablation_tables(scores: HardScores) -> list[TableFile]:
-    """The tables of the ablations that were asked for and could be had."""
+    """Make the tables of the ablations that were asked for and have their testbeds."""
     makers = {
         "extraction": _extraction_table,
         "objectives": _objectives_table,
@@ -158,13 +158,13 @@ def _published(settings: HardSettings, name: str) -> list[Sheet]:
 def _records(
     stem: str, shape: str, label: str, backbone: str, sources: Sequence[str], means: Sequence[Mean | None]
 ) -> list[Fact]:
-    """The accuracies of protonet on every source."""
+    """Return the accuracies of protonet on every source as CSV rows."""
     pairs = zip(sources, means, strict=True)
     return [record(stem, source, shape, label, backbone, "protonet", mean) for source, mean in pairs]
 
 
 def _extraction_table(scores: HardScores) -> TableFile | None:
-    """Does difficulty transfer? Supports chosen by one backbone, evaluated with another (the paper's table 3)."""
+    """Test whether difficulty transfers: supports chosen by one backbone, evaluated by another (table 3)."""
     chosen_by = {scores.judge: _CHOSEN}
     for name in scores.backbones:
         if name != scores.judge:
@@ -174,7 +174,7 @@ def _extraction_table(scores: HardScores) -> TableFile | None:
 
 
 def _objectives_table(scores: HardScores) -> TableFile | None:
-    """The loss that supports are chosen by (the paper's table 2, with two more)."""
+    """Compare the losses that supports are chosen by (the paper's table 2, with two more)."""
     by_objective = {
         objective: _CHOSEN
         if objective == scores.settings.objective
@@ -188,7 +188,7 @@ def _objectives_table(scores: HardScores) -> TableFile | None:
 def _matrix(
     scores: HardScores, stem: str, title: str, choices: Mapping[str, HardTestbed], published: str
 ) -> TableFile | None:
-    """One row per way to choose supports, one column per evaluating backbone: means over the shared sources."""
+    """Make a row per way to choose supports, a column per evaluating backbone: means over shared sources."""
     listed = {"uniform (nothing chosen)": main("fixed", "uniform"), **choices}
     shared = scores.shared(listed.values(), [(backbone, "protonet") for backbone in scores.backbones])
     if not shared:
@@ -213,7 +213,7 @@ def _matrix(
 
 
 def _semantic_table(scores: HardScores) -> TableFile:
-    """On top of a class sampler by meaning, by quartile of coarsity (the paper's table 1)."""
+    """Show the effect on top of a class sampler by meaning, by quartile of coarsity (the paper's table 1)."""
     blocks = []
     records: list[Fact] = []
     for source in scores.sources("fixed"):
@@ -247,7 +247,7 @@ def _semantic_table(scores: HardScores) -> TableFile:
 
 
 def quartiles(coarsity: np.ndarray) -> np.ndarray:
-    """The quartile 0 … 3 that each task [T] lies in; equal coarsities lie in the same.
+    """Return the quartile 0 … 3 of each task [T]; equal coarsities share a quartile.
 
     >>> quartiles(np.array([5.0, 1.0, 3.0, 9.0])).tolist()
     [2, 0, 1, 3]
@@ -257,7 +257,7 @@ def quartiles(coarsity: np.ndarray) -> np.ndarray:
 
 
 def _steps_table(scores: HardScores) -> TableFile | None:
-    """More projected steps from either start, and Frank–Wolfe rounds (the paper's figures 36 to 39)."""
+    """Compare more projected steps from both starts, and Frank–Wolfe rounds (the paper's figures 36–39)."""
     settings, sources = scores.settings, scores.sources("fixed")
     by_start = steps_beds(settings)
     every = [bed for beds in by_start.values() for bed in beds.values()]
@@ -285,7 +285,7 @@ def _steps_table(scores: HardScores) -> TableFile | None:
 
 
 def _greedy_table(scores: HardScores) -> TableFile:
-    """FastDiffSel against greedy search by the same objective, in accuracy and time (the paper's figures 2 and 6)."""
+    """Compare FastDiffSel with greedy search by one objective, in accuracy and time (figures 2 and 6)."""
     settings, judge = scores.settings, scores.judge
     rows, lines = [], []
     records: list[Fact] = []
@@ -314,7 +314,7 @@ def _greedy_table(scores: HardScores) -> TableFile:
 
 
 def _filtered_table(scores: HardScores) -> TableFile:
-    """The hardest of many random tasks against chosen supports, and their ways (the paper's figure 42)."""
+    """Compare the hardest of many random tasks with chosen supports, and their ways (figure 42)."""
     settings = scores.settings
     shape = settings.shapes[0]
     rows = []
@@ -376,7 +376,7 @@ def _more_tasks_table(scores: HardScores) -> TableFile | None:
 
 
 def _curated_table(scores: HardScores) -> TableFile:
-    """Supports shifted from their queries by rule against matched ones, the queries being the same (figure 7)."""
+    """Compare supports shifted from their queries by rule with matched ones, for equal queries (figure 7)."""
     rows = []
     records: list[Fact] = []
     for shifted in scores.beds:

@@ -51,7 +51,7 @@ Measure: TypeAlias = Callable[[HardScores], Sequence[Measured]]
 
 
 def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
-    """The claims that the study's tables can tell about."""
+    """List the claims that the study's tables can decide."""
 
     def claim(name: str, sentence: str, where: str, measure: Measure, **more: Any) -> Claim[HardLab]:
         return Claim(name, sentence, where, lambda lab: measure(hard_scores(lab)), **more)
@@ -163,7 +163,7 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
 def _over_sources(
     scores: HardScores, beds: Sequence[HardTestbed], backbone: str, method: str = "protonet"
 ) -> list[Floats]:
-    """The tasks of all sources that have every one of the testbeds, in a row, for each testbed; NotMeasured without."""
+    """Concatenate the tasks of all sources that have every testbed, for each testbed; NotMeasured without."""
     rows = [
         [scores.accuracy(bed.of_source(source), backbone, method) for bed in beds]
         for source in scores.sources(beds[0].shape)
@@ -182,13 +182,13 @@ def _gap(
     backbone: str,
     method: str = "protonet",
 ) -> Measured:
-    """The first of two testbeds minus the second, on the same tasks of all sources that have both."""
+    """Measure the first of two testbeds minus the second, on the same tasks of all sources that have both."""
     first, second = _over_sources(scores, beds, backbone, method)
     return paired(label, first, second)
 
 
 def _by_kind(first: str, second: str, scores: HardScores) -> Sequence[Measured]:
-    """One kind of support minus another, for every shape, network that took no part in choosing, and method."""
+    """Measure one kind of support minus another, by shape, network not used in choosing, and method."""
     methods = _paper_methods(scores)
     numbers = [
         _gap(
@@ -210,13 +210,13 @@ def _paper_methods(scores: HardScores) -> list[str]:
 
 
 def _judges_drop(scores: HardScores) -> list[Measured]:
-    """What difficult supports cost the judge on the same tasks: that the run sees differences of difficulty."""
+    """Measure the judge's drop on difficult supports, which shows that the run can see differences."""
     pair = [main("fixed", kind) for kind in ("uniform", "difficult")]
     return [_gap(scores, "uniform − difficult supports", pair, scores.judge)]
 
 
 def _greedy(scores: HardScores) -> list[Measured]:
-    """FastDiffSel minus greedy search by the same objective, for the judge: the network whose loss both raise."""
+    """Measure FastDiffSel minus greedy search by one objective, for the judge: both raise its loss."""
     return [
         _gap(scores, f"FastDiffSel − greedy, objective '{objective}'", pair, scores.judge)
         for objective, pair in greedy_pairs(scores.settings).items()
@@ -224,7 +224,7 @@ def _greedy(scores: HardScores) -> list[Measured]:
 
 
 def _steps(scores: HardScores) -> list[Measured]:
-    """Accuracy with the most steps minus with one, from each start."""
+    """Measure accuracy with the most steps minus with one, from each start."""
     settings = scores.settings
     fewest, most = min(settings.steps), max(settings.steps)
     return [
@@ -255,7 +255,7 @@ def _on_top(scores: HardScores) -> list[Measured]:
 
 
 def _extraction(scores: HardScores) -> Sequence[Measured]:
-    """The drop of each network on the supports that another one chose."""
+    """Measure the drop of each network on the supports that another one chose."""
     uniform = main("fixed", "uniform")
     numbers = [
         _gap(scores, f"chosen by {chosen.setting}, protonet on {backbone}", [uniform, chosen], backbone)
@@ -267,7 +267,7 @@ def _extraction(scores: HardScores) -> Sequence[Measured]:
 
 
 def _dial(scores: HardScores) -> Sequence[Measured]:
-    """What networks that took no part lose from one difficulty to the next, mean over them, by method."""
+    """Measure what networks not used in choosing lose from one difficulty to the next, mean, by method."""
     sources = sweep_sources(scores)
     if not sources:
         raise NotMeasured("no source has the testbeds that it needs")
@@ -281,7 +281,7 @@ def _dial(scores: HardScores) -> Sequence[Measured]:
 
 
 def _ways(scores: HardScores) -> list[Measured]:
-    """Ways of the filtered tasks minus ways of the tasks with chosen supports, on each source."""
+    """Measure the ways of filtered tasks minus those of tasks with chosen supports, on each source."""
     shape = scores.settings.shapes[0]
     if shape == "fixed":
         raise NotMeasured("all tasks have the same ways")
@@ -310,7 +310,7 @@ def _curated(scores: HardScores) -> Sequence[Measured]:
 
 
 def _objects(scores: HardScores) -> Sequence[Measured]:
-    """Mean |objects of a support image − objects of the queries|, difficult minus easy, on the same queries."""
+    """Measure mean |objects of a support image − those of queries|, difficult minus easy, same queries."""
     numbers = []
     for source in scores.sources("fixed"):
         for number, beds in objects_beds(scores.settings).items():
@@ -325,7 +325,7 @@ def _objects(scores: HardScores) -> Sequence[Measured]:
 
 
 def _loss(scores: HardScores) -> Sequence[Measured]:
-    """Spearman's correlation over the difficult tasks of each source."""
+    """Measure Spearman's correlation of loss and accuracy over the difficult tasks of each source."""
     numbers = [
         of_correlation(source, explained.loss_and_accuracy)
         for source, explained in scores.why.explained.items()
@@ -335,7 +335,7 @@ def _loss(scores: HardScores) -> Sequence[Measured]:
 
 
 def _adversarial(settings: HardSettings) -> list[tuple[str, str]]:
-    """(network trained on difficult episodes, its twin trained on random ones)."""
+    """List pairs (network trained on difficult episodes, its twin trained on random ones)."""
     pairs = []
     for pair in trained_pairs(settings):
         names = sorted(
@@ -349,12 +349,12 @@ def _adversarial(settings: HardSettings) -> list[tuple[str, str]]:
 
 
 def _trained_on_difficult(scores: HardScores) -> list[Measured]:
-    """The network trained on difficult episodes minus its twin trained on random ones."""
+    """Measure the network trained on difficult episodes minus its twin trained on random ones."""
     return [number for pair in _adversarial(scores.settings) for number in _between(scores, *pair)]
 
 
 def _trained_at_all(scores: HardScores) -> Sequence[Measured]:
-    """The twin minus the network that both start from: that so much training could have helped."""
+    """Measure the twin minus the network both start from: whether so much training could have helped."""
     twins = [(twin, scores.settings.networks[twin].start) for _, twin in _adversarial(scores.settings)]
     numbers = [
         number
@@ -368,7 +368,7 @@ def _trained_at_all(scores: HardScores) -> Sequence[Measured]:
 
 
 def _between(scores: HardScores, first: str, second: str) -> list[Measured]:
-    """One network minus another on the difficult tasks of every shape, over the sources that both have."""
+    """Measure one network minus another on the difficult tasks of every shape, over shared sources."""
     numbers = []
     for shape in scores.settings.shapes:
         bed = main(shape, "difficult")

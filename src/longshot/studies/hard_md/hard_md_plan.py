@@ -35,14 +35,14 @@ from longshot.tasks import RULE_SETS, objects_attribute, rule_set
 
 
 def printed_sheet(name: str) -> Sheet:
-    """The printed table to read, its title saying that it was not measured here."""
+    """Return the printed table as a sheet; its title says that it was not measured here."""
     paper = published_paper(__package__)
     title = f"Published, not measured here ({paper.source.short.replace(',', '')}, {name})"
     return paper.table(name).sheet(f"{title}: {paper.table(name).caption}")
 
 
 def paper_backbone(name: str) -> str:
-    """A paper's network as a backbone here; any other name stays, and so does one that must be fetched by hand."""
+    """Return a paper's network as a backbone here; any other name stays, as does one to fetch by hand."""
     return ALIASES[name].route or name if name in ALIASES else name
 
 
@@ -53,7 +53,7 @@ _BY_PROTONET = "protonet"  # solves the tasks of the ablations
 
 
 def make_hard_plan(settings: HardSettings, sources: Sources) -> Plan:
-    """Networks, testbeds and evaluations; what cannot be had on a source is told, not planned."""
+    """Plan networks, testbeds and evaluations; report, and do not plan, what a source cannot supply."""
     resolved = here(settings, sources)
     trainable = trainable_networks(settings, sources)
     absent = [
@@ -73,7 +73,7 @@ def make_hard_plan(settings: HardSettings, sources: Sources) -> Plan:
 
 
 def here(settings: HardSettings, sources: Sources) -> HardSettings:
-    """The settings as they are on these sources.
+    """Adapt the settings to these sources.
 
     The paper's networks by their names here, networks that cannot be trained left out, the judge among the backbones,
     and methods as calls.
@@ -102,7 +102,7 @@ def here(settings: HardSettings, sources: Sources) -> HardSettings:
 
 
 def planned_beds(settings: HardSettings, sources: Sources) -> dict[str, HardTestbed]:
-    """Name → testbed, of all that are planned on these sources."""
+    """Map names to all testbeds that are planned on these sources."""
     return {bed.name: bed for source, data in sources.items() for bed in _beds_of(settings, source, data)[0]}
 
 
@@ -110,7 +110,7 @@ def planned_beds(settings: HardSettings, sources: Sources) -> dict[str, HardTest
 
 
 def trainable_networks(settings: HardSettings, sources: Sources) -> dict[str, HardNetwork]:
-    """The networks whose source is here, and whose start can be had."""
+    """Return the networks whose source is here, and whose start can be had."""
     trainable: dict[str, HardNetwork] = {}
     for name, network in settings.networks.items():
         start = network.start
@@ -122,7 +122,7 @@ def trainable_networks(settings: HardSettings, sources: Sources) -> dict[str, Ha
 
 
 def network_options(settings: HardSettings, name: str) -> dict[str, Any]:
-    """The options of ``longshot.train`` of a network; the judge starts from ``judge_start`` where there is one."""
+    """Return a network's options of ``longshot.train``; the judge starts from ``judge_start`` if given."""
     options = settings.networks[name].options
     if name == settings.judge and settings.judge_start is not None:
         options["start"] = settings.judge_start
@@ -130,7 +130,7 @@ def network_options(settings: HardSettings, name: str) -> dict[str, Any]:
 
 
 def training_settings(settings: HardSettings, name: str) -> dict[str, Any]:
-    """What decides a network beside its data and seed: the algorithm, and options of ``longshot.train``.
+    """Return what decides a network beside data and seed: the algorithm, and options of ``longshot.train``.
 
     One that starts from another network of the study has that one's network and size.
     """
@@ -155,7 +155,7 @@ def _training(settings: HardSettings, name: str, sources: Sources) -> StudyTrain
 
 
 def _beds_of(settings: HardSettings, source: str, data: Dataset) -> tuple[list[HardTestbed], list[str]]:
-    """The testbeds of a source, and why some of the ablations cannot be had on it."""
+    """List the testbeds of a source, and why some of the ablations are impossible on it."""
     beds = [main(shape, kind, source) for shape in settings.shapes for kind in KINDS]
     if settings.adapted and "fixed" in settings.shapes:
         beds += [HardTestbed(source, "adapted", "fixed", kind) for kind in KINDS[:2]]
@@ -173,7 +173,7 @@ def _beds_of(settings: HardSettings, source: str, data: Dataset) -> tuple[list[H
 
 
 def _lacking(settings: HardSettings, ablation: str, beds: list[HardTestbed], data: Dataset) -> str:
-    """What an ablation needs and the source has not; empty where it has all."""
+    """Say what an ablation needs and the source lacks; empty where it has all."""
     if any(bed.shape not in settings.shapes for bed in beds):
         return "it is of fixed shape, which was not asked for"
     if ablation == "semantic" and data.taxonomy is None:
@@ -188,7 +188,7 @@ def _lacking(settings: HardSettings, ablation: str, beds: list[HardTestbed], dat
 
 
 def _rule_lacks(rule: str, data: Dataset) -> str:
-    """Why a set of rules does not fit a dataset; empty where it does."""
+    """Say why a set of rules does not fit a dataset; empty where it does."""
     try:
         rule_set(rule, data)
     except UserError as error:
@@ -197,7 +197,7 @@ def _rule_lacks(rule: str, data: Dataset) -> str:
 
 
 def _evaluations(settings: HardSettings, source: str, beds: list[HardTestbed]) -> list[Evaluation]:
-    """Every backbone on every testbed of a source: all methods on stress test and sweep, protonet on ablations."""
+    """List the evaluations of a source: all methods on stress test and sweep, protonet on ablations."""
     methods = {
         "main": settings.methods,
         "sweep": settings.methods,
@@ -216,7 +216,7 @@ def _evaluations(settings: HardSettings, source: str, beds: list[HardTestbed]) -
 
 
 def _notes(settings: HardSettings, sources: Sources) -> list[str]:
-    """What differs from the released benchmark."""
+    """Note what differs from the released benchmark."""
     notes = [
         f"{name}: no '{settings.split}' classes, so tasks are drawn from all {len(data.class_ids)}."
         for name, data in sources.items()
@@ -240,7 +240,7 @@ _DIAL = "testbed.instances.difficulty"
 
 
 def hard_comparisons(settings: HardSettings) -> list[Comparison]:
-    """The stress test in every shape, and the ablations that were asked for; UserError for an unfair one."""
+    """List comparisons: stress test in every shape, and the ablations asked for; UserError if unfair."""
     listed = [
         _comparison(
             settings,
@@ -257,7 +257,7 @@ def hard_comparisons(settings: HardSettings) -> list[Comparison]:
 
 
 def _ablation(settings: HardSettings, ablation: str) -> list[Comparison]:
-    """The comparisons behind the table of an ablation."""
+    """List the comparisons behind the table of an ablation."""
     if ablation == "steps":
         return _steps(settings)
     if ablation == "greedy":
@@ -290,7 +290,7 @@ def _ablation(settings: HardSettings, ablation: str) -> list[Comparison]:
 
 
 def _steps(settings: HardSettings) -> list[Comparison]:
-    """Steps from each start, the starts at equal steps, and rounds behind one step."""
+    """List comparisons: steps from each start, the starts at equal steps, and rounds behind one step."""
     beds = steps_beds(settings)
     listed = []
     if len(settings.steps) > 1:
@@ -322,7 +322,7 @@ class TrainedPair(NamedTuple):
 
 
 def trained_pairs(settings: HardSettings) -> list[TrainedPair]:
-    """The networks that can be compared with each other: all but one setting of their trainings are equal."""
+    """List the networks that can be compared with each other: their trainings differ in one setting."""
     pairs = []
     for first, second in combinations(settings.networks, 2):
         sides = [training_settings(settings, name) for name in (first, second)]

@@ -76,7 +76,7 @@ class HardMd(Recipe[HardSettings, Sources]):
     def open_data(
         self, settings: HardSettings, datasets: Sequence[GivenDataset], name: str
     ) -> dict[str, Dataset]:
-        """Sources by name, each dataset called as its source; WordNet above classes that go by its ids."""
+        """Open the sources by name, each dataset called as its source; WordNet above classes with its ids."""
         named, plain = read_given([*(GivenDataset(None, text) for text in settings.sources), *datasets])
         sources = [(name, dataset.open()) for name, dataset in named.items()]
         sources += [(data.name, data) for data in (dataset.open() for dataset in plain)]
@@ -96,23 +96,23 @@ class HardMd(Recipe[HardSettings, Sources]):
         }
 
     def sources(self, data: Sources) -> Sources:
-        """The sources by name."""
+        """Return the sources by name."""
         return data
 
     def identity(self, data: Sources) -> dict[str, str]:
-        """One name whatever the sources are: more may be added to a folder."""
+        """Return one name whatever the sources are: more may be added to a folder."""
         return {"name": "Hard-Meta-Dataset++", "fingerprint": ""}
 
     def plan(self, settings: HardSettings, data: Sources) -> Plan:
-        """Networks, testbeds of every source, and all backbones on them."""
+        """Plan networks, testbeds of every source, and all backbones on them."""
         return make_hard_plan(settings, data)
 
     def comparisons(self, settings: HardSettings) -> list[Comparison]:
-        """What is set against what; UserError for an unfair one."""
+        """List the comparisons; UserError for an unfair one."""
         return hard_comparisons(settings)
 
     def claims(self, settings: HardSettings) -> list[Claim[HardLab]]:
-        """What the paper says of difficult supports, and of how to choose them."""
+        """List what the paper says of difficult supports, and of how to choose them."""
         return hard_claims(settings)
 
     def work(self, lab: HardLab) -> None:
@@ -125,26 +125,26 @@ class HardMd(Recipe[HardSettings, Sources]):
             lab.notes += hard_scores(lab).why.notes
 
     def trial(self, lab: HardLab, draw: Draw) -> Testbed | None:
-        """A testbed for the estimate; None where it cannot be drawn, as the run would tell."""
+        """Return a testbed for the estimate; None where it cannot be drawn, as the run would report."""
         try:
             return super().trial(lab, draw)
         except UserError:
             return None
 
     def tables(self, lab: HardLab) -> list[TableFile]:
-        """All tables that the testbeds allow."""
+        """Make all tables that the testbeds allow."""
         from longshot.studies.hard_md.hard_md_tables import hard_tables
 
         return hard_tables(hard_scores(lab))
 
     def figures(self, lab: HardLab) -> Drawings:
-        """All figures that have numbers."""
+        """Return all figures that have numbers."""
 
         return hard_figures(hard_scores(lab))
 
 
 def _draw_all(lab: HardLab) -> None:
-    """All testbeds that can be drawn; where a shape is impossible on a source, all of that shape are left out."""
+    """Draw all testbeds that can be drawn; a shape that is impossible on a source is left out there."""
     beds = hard_scores(lab).planned
     impossible: dict[tuple[str, str], str] = {}  # (source, shape) → why
     reasons: dict[tuple[str, str], dict[str, str]] = {}  # (source, purpose) → setting → why
@@ -174,7 +174,7 @@ def _draw_all(lab: HardLab) -> None:
 
 
 def _dropped(lab: HardLab) -> list[str]:
-    """How many classes were too small for the tasks of a source and shape."""
+    """Say how many classes were too small for the tasks of a source and shape."""
     counts = {
         (bed.source, bed.shape): int(lab.testbeds[name].meta["sampler"].get("dropped_classes", 0))
         for name, bed in hard_scores(lab).planned.items()
@@ -189,7 +189,7 @@ def _dropped(lab: HardLab) -> list[str]:
 
 
 def _evaluate_all(lab: HardLab) -> None:
-    """Every backbone on every source; one that fails on a source, lacking its features, is told and left out."""
+    """Evaluate every backbone on every source; report and leave out one that lacks features on a source."""
     beds = hard_scores(lab).planned
     failed: set[tuple[str, str]] = set()
     evaluated = False
@@ -224,7 +224,7 @@ Bars: TypeAlias = Mapping[tuple[str, str], Mean | None]  # (name of a group, kin
 
 
 def hard_figures(scores: HardScores) -> Drawings:
-    """Name → what draws it; pictures without numbers are left out."""
+    """Map each figure's name to what draws it; pictures without numbers are left out."""
     settings = scores.settings
     drawings: Drawings = {}
     for shape in settings.shapes:
@@ -274,7 +274,7 @@ def hard_figures(scores: HardScores) -> Drawings:
 
 
 def stress_bars(scores: HardScores, shape: str, method: str, sources: Sequence[str]) -> Bars:
-    """Accuracy by backbone and kind of support, as the mean over the sources."""
+    """Return accuracy by backbone and kind of support, as the mean over the sources."""
     return {
         (scores.title(backbone), kind): overall(
             [scores.mean(main(shape, kind, source), backbone, method) for source in sources]
@@ -285,7 +285,7 @@ def stress_bars(scores: HardScores, shape: str, method: str, sources: Sequence[s
 
 
 def _stress(bars: Bars, title: str, path: Path) -> None:
-    """Groups of bars with their intervals: one group per backbone, one bar per kind of support."""
+    """Draw groups of bars with intervals: one group per backbone, one bar per kind of support."""
     names = list(dict.fromkeys(name for name, _ in bars))
     crowded = len(names) > 3
     with axes_of(path, max(5.0, 1.2 + 0.9 * len(names))) as axes:
@@ -302,14 +302,14 @@ def _stress(bars: Bars, title: str, path: Path) -> None:
 
 
 def _bar_series(axes: Any, means: Sequence[Mean | None], offset: int, label: str, colour: str) -> None:
-    """One bar per group that has a number, so many bars beside the group's middle."""
+    """Draw one bar per group that has a number, so many bars beside the group's middle."""
     present = [(index + offset * 0.27, mean) for index, mean in enumerate(means) if mean is not None]
     heights, halves = ([100 * getattr(mean, part) for _, mean in present] for part in ("mean", "half"))
     axes.bar([x for x, _ in present], heights, 0.25, yerr=halves, color=colour, label=label, **_BAR)
 
 
 def _steps(scores: HardScores, path: Path) -> None:
-    """Accuracy against the number of projected steps from either start, and of Frank–Wolfe rounds, by source."""
+    """Draw accuracy against projected steps from both starts, and against Frank–Wolfe rounds, by source."""
     settings = scores.settings
     styles = {"uniform": "-o", "random": ":^", "rounds": "--s"}
     with axes_of(path) as axes:
@@ -332,14 +332,14 @@ def _steps(scores: HardScores, path: Path) -> None:
 
 
 def steps_points(scores: HardScores, source: str, kind: str) -> list[tuple[int, Mean]]:
-    """Number of steps from a start, or of rounds → accuracy of the judge."""
+    """Map the number of steps from a start, or of rounds, to the accuracy of the judge."""
     beds = steps_beds(scores.settings)[kind]
     means = {n: scores.mean(bed.of_source(source), scores.judge) for n, bed in beds.items()}
     return [(number, mean) for number, mean in means.items() if mean is not None]
 
 
 def _greedy(scores: HardScores, path: Path) -> None:
-    """Accuracy against the time to choose a support: a pair of points per source and objective."""
+    """Draw accuracy against the time to choose a support: a pair of points per source and objective."""
     with axes_of(path) as axes:
         colours = cycle(_SERIES)
         for source in scores.sources("fixed"):
@@ -364,7 +364,7 @@ def _greedy(scores: HardScores, path: Path) -> None:
 
 
 def _ways(scores: HardScores, shape: str, path: Path) -> None:
-    """Ways of chosen and of filtered tasks, by source."""
+    """Draw the ways of chosen and of filtered tasks, by source."""
     filtered = HardTestbed("", "filtered", shape, "difficult")
     sources = [source for source in scores.sources(shape) if filtered.of_source(source) in scores.beds]
     kinds = (("chosen supports", main(shape, "difficult"), "#c8412b"), ("filtered", filtered, "#8a6d1b"))
@@ -382,7 +382,7 @@ def _ways(scores: HardScores, shape: str, path: Path) -> None:
 
 
 def widest_gaps(kinds: Mapping[str, Sequence[Composition]], most: int = _GAPS) -> list[tuple[str, str]]:
-    """(attribute, value) of the largest |share in the support − share in the queries| over all kinds of supports."""
+    """Find (attribute, value) of the largest |share in the support − share in the queries| over all kinds."""
     widest: dict[tuple[str, str], float] = {}
     for compositions in kinds.values():
         for composition in compositions:
@@ -393,7 +393,7 @@ def widest_gaps(kinds: Mapping[str, Sequence[Composition]], most: int = _GAPS) -
 
 
 def _gaps(kinds: Mapping[str, Sequence[Composition]], source: str, path: Path) -> None:
-    """Gaps between support and queries for the attributes that differ most (the paper's figure 5)."""
+    """Draw the gaps between support and queries for the attributes that differ most (figure 5)."""
     keys = widest_gaps(kinds)
     with axes_of(path, 7.0) as axes:
         for number, (kind, compositions) in enumerate(kinds.items()):

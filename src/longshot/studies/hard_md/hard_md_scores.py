@@ -36,12 +36,12 @@ class Mean:
 
     @classmethod
     def of(cls, values: Floats) -> Mean:
-        """Over tasks [T]; the interval of a single task is 0."""
+        """Average over tasks [T]; the interval of a single task is 0."""
         interval = mean_interval(values)
         return cls(interval.mean, interval.half or 0.0)
 
     def text(self, signed: bool = False) -> str:
-        """``41.2 ± 1.3`` in per cent, with its sign for differences; over classes where that is another story."""
+        """Format as ``41.2 ± 1.3`` in per cent, signed for differences; over classes too if that differs."""
         text = f"{100 * self.mean:{'+' if signed else ''}.1f} ± {100 * self.half:.1f}"
         if self.over_classes is not None and widths_differ(self.half, self.over_classes):
             return f"{text} (± {100 * self.over_classes:.1f} over classes)"
@@ -49,12 +49,12 @@ class Mean:
 
 
 def cell(mean: Mean | None, signed: bool = False, mark: str = "") -> SheetCell:
-    """A mean in per cent; a dash where there is no number."""
+    """Format a mean in per cent; a dash where there is no number."""
     return SheetCell("–" if mean is None else mean.text(signed), mark)
 
 
 def mean_of(sources: Sequence[str]) -> str:
-    """The head of a mean over sources, which says over which.
+    """Return the head of a mean over sources, which says over which.
 
     >>> mean_of(["birds"]), mean_of(["birds", "fungi"])
     ('birds alone', 'mean of birds, fungi')
@@ -63,7 +63,7 @@ def mean_of(sources: Sequence[str]) -> str:
 
 
 def overall(means: Sequence[Mean | None]) -> Mean | None:
-    """The mean over sources, each counting the same; independent sources, so half² = Σ half² / S².
+    """Average over sources, each counting the same; independent sources, so half² = Σ half² / S².
 
     None unless every source has its number: a mean over other sources would not be comparable.
     """
@@ -77,14 +77,14 @@ def overall(means: Sequence[Mean | None]) -> Mean | None:
 def record(
     table: str, source: str, shape: str, kind: str, backbone: str, method: str, mean: Mean | None
 ) -> Fact:
-    """One number as a CSV row; shares in full precision."""
+    """Return one number as a CSV row; shares in full precision."""
     facts = {"table": table, "source": source, "shape": shape, "kind": kind, "backbone": backbone}
     values = (None, None) if mean is None else (mean.mean, mean.half)
     return {**facts, "method": method, "mean": values[0], "half": values[1]}
 
 
 def ranks_of(values: Floats) -> Ints:
-    """Rank 1 for the highest; the first of equals is ahead."""
+    """Rank values, 1 for the highest; the first of equals is ahead."""
     order = np.argsort(-values, kind="stable")
     ranks = np.empty(len(values), np.int64)
     ranks[order] = np.arange(1, len(values) + 1)
@@ -92,7 +92,7 @@ def ranks_of(values: Floats) -> Ints:
 
 
 def hard_scores(lab: HardLab) -> HardScores:
-    """The numbers of a lab, looked up once."""
+    """Return the numbers of a lab, looked up once."""
     return lab.once("hard scores", lambda: HardScores(lab))
 
 
@@ -104,70 +104,70 @@ class HardScores:
 
     @cached_property
     def settings(self) -> HardSettings:
-        """As they are on the sources at hand."""
+        """Return the settings as they are on the sources at hand."""
         return here(self.lab.settings, self.lab.data)
 
     @cached_property
     def planned(self) -> dict[str, HardTestbed]:
-        """Name → testbed, drawn or not."""
+        """Map names to testbeds, drawn or not."""
         return planned_beds(self.settings, self.lab.data)
 
     @property
     def beds(self) -> list[HardTestbed]:
-        """The testbeds that were drawn."""
+        """List the testbeds that were drawn."""
         return [bed for name, bed in self.planned.items() if name in self.lab.testbeds]
 
     @property
     def backbones(self) -> Sequence[str]:
-        """Tested backbones by name, in the order asked for."""
+        """List the tested backbones by name, in the order asked for."""
         return self.settings.backbones
 
     @property
     def judge(self) -> str:
-        """The backbone that chose the supports."""
+        """Return the backbone that chose the supports."""
         return self.settings.judge
 
     @cached_property
     def why(self) -> Why:
-        """What the supports are made of."""
+        """Explain what the supports are made of."""
         return self.lab.once("why", lambda: explain_supports(self), of_scores=False)
 
     def title(self, backbone: str) -> str:
-        """A backbone's name, the judge's with its mark."""
+        """Return a backbone's name, the judge's with its mark."""
         return f"{backbone} {JUDGE}" if backbone in self.judging else backbone
 
     @cached_property
     def judging(self) -> frozenset[str]:
-        """The backbone that chose the supports, and those that started from it."""
+        """Return the backbone that chose the supports, and those that started from it."""
         beds = [bed.name for bed in self.beds if bed.purpose in ("main", "sweep")]
         chose = [name for name in self.backbones if any(self.lab.scores.chose(bed, name) for bed in beds)]
         return frozenset([self.judge, *chose])
 
     def sources(self, shape: str) -> list[str]:
-        """Sources that have tasks of this shape."""
+        """List the sources that have tasks of this shape."""
         return list(
             dict.fromkeys(bed.source for bed in self.beds if bed.purpose == "main" and bed.shape == shape)
         )
 
     def accuracy(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Floats | None:
-        """Accuracy per task [T]; None where it was not evaluated."""
+        """Return accuracy per task [T]; None where it was not evaluated."""
         scores = self.lab.scores
         return scores.values(bed.name, backbone, method) if scores.has(bed.name, backbone, method) else None
 
     def mean(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
-        """Mean over tasks."""
+        """Average accuracy over tasks; None where it was not evaluated."""
         values = self.accuracy(bed, backbone, method)
         return None if values is None else Mean.of(values)
 
     def difference(
         self, first: tuple[HardTestbed, str], second: tuple[HardTestbed, str], method: str = "protonet"
     ) -> Mean | None:
-        """The first (testbed, backbone) minus the second, paired by task; None where one was not evaluated."""
+        """Subtract the second (testbed, backbone) from the first, paired by task; None if one is missing."""
         minuend, subtrahend = (self.accuracy(*which, method) for which in (first, second))
         return None if minuend is None or subtrahend is None else Mean.of(minuend - subtrahend)
 
     def drop(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
-        """Uniform minus difficult supports of the testbed's source, shape and purpose: the queries are the same."""
+        """Measure uniform minus difficult supports of the same source, shape and purpose: equal queries."""
         pair = [(bed.of_kind(kind), backbone) for kind in ("uniform", "difficult")]
         drop = self.difference(pair[0], pair[1], method)
         if drop is None:
@@ -175,7 +175,7 @@ class HardScores:
         return Mean(drop.mean, drop.half, self._over_classes([bed for bed, _ in pair], backbone, method))
 
     def _over_classes(self, beds: Sequence[HardTestbed], backbone: str, method: str) -> float | None:
-        """Half the interval of a difference that holds for other classes too."""
+        """Return half the interval of a difference that holds for other classes too."""
         from longshot.evaluation import ClassIntervals
 
         rows = [self.lab.scores.rows(bed.name, backbone, method) for bed in beds]
@@ -186,7 +186,7 @@ class HardScores:
         return queries.interval(first - second).half
 
     def shared(self, beds: Iterable[HardTestbed], rows: Iterable[tuple[str, str]]) -> list[str]:
-        """Sources on which every row (backbone, method) has every testbed; a cell that no source has is left aside."""
+        """List sources where every row (backbone, method) has every testbed; ignore cells that none has."""
         rows = list(rows)
         shared: list[str] | None = None
         for bed in beds:
@@ -201,16 +201,16 @@ class HardScores:
         return shared or []
 
     def stress_rows(self) -> list[tuple[str, str]]:
-        """(backbone, method) of the stress test."""
+        """List (backbone, method) of the stress test."""
         return [(backbone, method) for backbone in self.backbones for method in self.settings.methods]
 
     def ways(self, bed: HardTestbed) -> Floats:
-        """Ways per task [T]."""
+        """Count the ways of each task [T]."""
         return self.lab.scores.column(bed.name, "way")
 
 
 def stress_shared(scores: HardScores, shape: str) -> list[str]:
-    """The sources that all rows of the stress test of this shape share."""
+    """List the sources that all rows of the stress test of this shape share."""
     return scores.shared([main(shape, kind) for kind in ("uniform", "difficult")], scores.stress_rows())
 
 
@@ -256,17 +256,17 @@ _SERIES = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a", "#4a8f4a", "#444444")
 
 
 def sweep_sources(scores: HardScores) -> list[str]:
-    """Sources on which every backbone and method has every difficulty."""
+    """List the sources on which every backbone and method has every difficulty."""
     return scores.shared(sweep_beds(scores.settings).values(), scores.stress_rows())
 
 
 def held_out(scores: HardScores) -> list[str]:
-    """Networks that took no part in choosing, nor started from one that did; the judge alone where there is none."""
+    """List networks not used in choosing, nor started from one that was; the judge alone if there is none."""
     return [name for name in scores.backbones if name not in scores.judging] or [scores.judge]
 
 
 def method_curve(scores: HardScores, method: str, source: str) -> dict[float, Floats]:
-    """Difficulty → accuracy of a method per task [T], mean over the held-out networks."""
+    """Map each difficulty to a method's accuracy per task [T], mean over the held-out networks."""
     return {
         difficulty: np.mean(
             [
@@ -281,7 +281,7 @@ def method_curve(scores: HardScores, method: str, source: str) -> dict[float, Fl
 
 
 def sweep_table(scores: HardScores) -> TableFile | None:
-    """A row per backbone and method, a column per difficulty; and which method falls first, in words."""
+    """Make a row per backbone and method, a column per difficulty; and say which method falls first."""
     shared = sweep_sources(scores)
     if not shared:
         return None
@@ -311,7 +311,7 @@ def sweep_table(scores: HardScores) -> TableFile | None:
 
 
 def fall_sentences(scores: HardScores, sources: Sequence[str]) -> list[str]:
-    """What each method has lost at every difficulty, and which lost most, if the paired interval tells."""
+    """Say what each method lost at every difficulty, and which lost most, if the paired interval tells."""
     methods = list(scores.settings.methods)
     curves = {method: [method_curve(scores, method, source) for source in sources] for method in methods}
     sentences = []
@@ -338,7 +338,7 @@ def fall_sentences(scores: HardScores, sources: Sequence[str]) -> list[str]:
 
 
 def draw_sweep(scores: HardScores, path: Path) -> None:
-    """Accuracy against difficulty, a line per method: mean over held-out networks and sources, 95 % intervals."""
+    """Draw accuracy against difficulty, a line per method: mean over held-out networks and sources, 95 %."""
     sources = sweep_sources(scores)
     with axes_of(path) as axes:
         for method, colour in zip(scores.settings.methods, _SERIES * 4, strict=False):

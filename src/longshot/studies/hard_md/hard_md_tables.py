@@ -32,7 +32,7 @@ _COLUMNS = (*KINDS, "drop")
 
 
 def hard_tables(scores: HardScores) -> list[TableFile]:
-    """All tables that the study's testbeds allow."""
+    """Make all tables that the study's testbeds allow."""
     settings = scores.settings
     return present(
         [
@@ -47,7 +47,7 @@ def hard_tables(scores: HardScores) -> list[TableFile]:
 
 
 def stress_table(scores: HardScores) -> TableFile:
-    """Uniform, difficult, easy and the drop, by source: the paper's figures 1, 3, 9 and 11 to 30."""
+    """Show uniform, difficult, easy and the drop, by source: the paper's figures 1, 3, 9 and 11 to 30."""
     records: list[Fact] = []
     sheets = []
     for shape in scores.settings.shapes:
@@ -61,7 +61,7 @@ def stress_table(scores: HardScores) -> TableFile:
 
 
 def _stress_sheet(scores: HardScores, shape: str) -> tuple[Sheet, list[Fact]]:
-    """One shape: a row per backbone and method, ranked among the methods of its setting; the judge never."""
+    """Make the sheet of a shape: a row per backbone and method, ranked in its setting, never the judge."""
     sources, shared = scores.sources(shape), stress_shared(scores, shape)
     lines = [
         TableRow(
@@ -109,7 +109,7 @@ def _stress_sheet(scores: HardScores, shape: str) -> tuple[Sheet, list[Fact]]:
 def _stress_marks(
     scores: HardScores, shape: str, columns: Sequence[tuple[Sequence[str], str]], lines: Sequence[TableRow]
 ) -> list[list[str]]:
-    """First places of every column by the one rule of all studies; of a drop there is none."""
+    """Mark the first places of every column by the one rule of all studies; a drop has none."""
 
     def values(own: Sequence[str], column: str, backbone: str, method: str) -> Floats | None:
         each = [scores.accuracy(main(shape, column, source), backbone, method) for source in own]
@@ -122,7 +122,7 @@ def _stress_marks(
 
 
 def _drop_sentences(scores: HardScores) -> list[str]:
-    """The smallest and the largest drop of a backbone that took no part in choosing, in words."""
+    """Say the smallest and the largest drop of a backbone that took no part in choosing."""
     sentences = []
     for shape in scores.settings.shapes:
         drops: dict[tuple[str, str], Mean] = {}
@@ -146,7 +146,7 @@ def _drop_sentences(scores: HardScores) -> list[str]:
 
 
 def ranks_table(scores: HardScores) -> TableFile:
-    """How the order of backbones changes from uniform to difficult tasks; None where only the judge was tested."""
+    """Show how the order of backbones changes from uniform to difficult tasks."""
     records: list[Fact] = []
     rows, sentences = [], []
     over: dict[str, list[str]] = {}
@@ -184,7 +184,7 @@ def ranks_table(scores: HardScores) -> TableFile:
 
 
 def adapted_table(scores: HardScores) -> TableFile:
-    """Methods that adapt the network, on few fixed tasks, beside protonet on the same ones (figures 10, 43 and 44)."""
+    """Show methods that adapt the network, on few tasks, beside protonet on the same (figures 10, 43, 44)."""
     settings = scores.settings
     blocks = []
     records: list[Fact] = []
@@ -213,7 +213,7 @@ def adapted_table(scores: HardScores) -> TableFile:
 
 
 def trained_table(scores: HardScores) -> TableFile:
-    """Networks whose trainings differ in one setting, paired by task (the paper's table 4 and figure 31)."""
+    """Compare networks whose trainings differ in one setting, paired by task (table 4 and figure 31)."""
     settings = scores.settings
     rows = []
     records: list[Fact] = []
@@ -248,7 +248,7 @@ def trained_table(scores: HardScores) -> TableFile:
 
 
 def why_table(why: Why) -> TableFile:
-    """Composition of the three kinds of supports and the causes found (the paper's figures 5 and 40, and 8)."""
+    """Show the composition of the three kinds of supports and the causes found (figures 5, 8 and 40)."""
     sheets = []
     records: list[Fact] = []
     sentences = []

@@ -126,32 +126,32 @@ class HardTestbed:
 
     @property
     def name(self) -> str:
-        """As its file is called."""
+        """Return the name of its file."""
         purpose = "" if self.purpose == "main" else self.purpose
         parts = (self.source, self.kind, self.shape, purpose, self.setting)
         return slug("-".join(part for part in parts if part))
 
     def of_source(self, source: str) -> HardTestbed:
-        """The same testbed of another source."""
+        """Return the same testbed of another source."""
         return replace(self, source=source)
 
     def of_kind(self, kind: str) -> HardTestbed:
-        """The same testbed with another kind of supports."""
+        """Return the same testbed with another kind of supports."""
         return replace(self, kind=kind)
 
 
 def _fixed(purpose: str, setting: str, kind: str = "difficult") -> HardTestbed:
-    """The testbed of an ablation of fixed shape, of any source."""
+    """Return the testbed of an ablation of fixed shape, of any source."""
     return HardTestbed("", purpose, "fixed", kind, setting)
 
 
 def main(shape: str, kind: str, source: str = "") -> HardTestbed:
-    """A testbed of the stress test."""
+    """Return a testbed of the stress test."""
     return HardTestbed(source, "main", shape, kind)
 
 
 def ablation_beds(settings: HardSettings, ablation: str) -> list[HardTestbed]:
-    """What an ablation draws beside the testbeds of the stress test, of any source."""
+    """List what an ablation draws beside the testbeds of the stress test, of any source."""
     shape = settings.shapes[0]
     if ablation == "extraction":
         return [_fixed(ablation, slug(name)) for name in settings.backbones if name != settings.judge]
@@ -175,7 +175,7 @@ def ablation_beds(settings: HardSettings, ablation: str) -> list[HardTestbed]:
 
 
 def steps_beds(settings: HardSettings) -> dict[str, dict[int, HardTestbed]]:
-    """Row of the ablation of steps → number of steps (or rounds) → its testbed: projected steps from either start.
+    """Map each row of the ablation of steps to number of steps (or rounds) → testbed, for either start.
 
     ``rounds`` are Frank–Wolfe rounds behind one step from the uniform start; 0 of them is that step alone.
     """
@@ -185,7 +185,7 @@ def steps_beds(settings: HardSettings) -> dict[str, dict[int, HardTestbed]]:
 
 
 def greedy_pairs(settings: HardSettings) -> dict[str, tuple[HardTestbed, HardTestbed]]:
-    """Objective → FastDiffSel from the uniform start, and the greedy search from it, by this objective."""
+    """Map each objective to FastDiffSel from the uniform start, and greedy search from it."""
     return {
         name: (_fixed("greedy", f"FastDiffSel {name}"), _fixed("greedy", f"greedy {name}"))
         for name in settings.greedy_objectives
@@ -193,7 +193,7 @@ def greedy_pairs(settings: HardSettings) -> dict[str, tuple[HardTestbed, HardTes
 
 
 def objects_beds(settings: HardSettings) -> dict[int, dict[str, HardTestbed]]:
-    """Objects in every query image → kind of support → its testbed, on the same queries (the paper's figure 40)."""
+    """Map the objects in every query image to kind of support → testbed, on the same queries (figure 40)."""
     return {
         number: {kind: _fixed("objects", f"{number} objects", kind) for kind in KINDS}
         for number in settings.object_counts
@@ -201,13 +201,13 @@ def objects_beds(settings: HardSettings) -> dict[int, dict[str, HardTestbed]]:
 
 
 def sweep_beds(settings: HardSettings) -> dict[float, HardTestbed]:
-    """Difficulty → its testbed; 0 and 1 are the uniform and the difficult testbed of the stress test."""
+    """Map each difficulty to its testbed; 0 and 1 are the uniform and difficult ones of the stress test."""
     between = {share: _fixed("sweep", f"difficulty {share:g}") for share in settings.difficulties}
     return {0.0: main("fixed", "uniform"), **between, 1.0: main("fixed", "difficult")}
 
 
 def draw_of(settings: HardSettings, bed: HardTestbed, data: Dataset | None = None) -> Draw:
-    """A testbed of the study as ``sample`` is asked for it; without ``data`` as comparisons need it."""
+    """Describe a testbed as ``sample`` is asked for it; without ``data`` as comparisons need it."""
     split = settings.split if data is None or data.splits.get(settings.split) else None
     classes: dict[str, Any] = {"classes": "uniform"}
     rules: dict[str, Any] = {}
@@ -249,7 +249,7 @@ def draw_of(settings: HardSettings, bed: HardTestbed, data: Dataset | None = Non
 
 
 def _shape_words(settings: HardSettings, bed: HardTestbed) -> dict[str, Any]:
-    """Meta-Dataset's variable ways and shots, or fixed ones."""
+    """Return the options for Meta-Dataset's variable ways and shots, or for fixed ones."""
     queries = {"curated": settings.curated_query, "objects": settings.objects_query}
     query = queries.get(bed.purpose, settings.query)
     if bed.shape == "fixed":
@@ -259,7 +259,7 @@ def _shape_words(settings: HardSettings, bed: HardTestbed) -> dict[str, Any]:
 
 
 def _instance_words(settings: HardSettings, bed: HardTestbed) -> dict[str, Any]:
-    """How the supports are chosen."""
+    """Return the options that say how the supports are chosen."""
     if bed.purpose == "curated":
         return {"instances": bed.kind, "rule": bed.setting}
     if bed.kind == "uniform":

@@ -66,7 +66,7 @@ BetterLab = Lab[BetterTestbedSettings, Dataset]
 
 
 def draw_of(settings: BetterTestbedSettings, source: str, kind: str, shot: int) -> Draw:
-    """A testbed of the study as data."""
+    """Describe a testbed of the study as data."""
     names = ("tasks", "way", "query", "seed", "split", "taxonomy", "reduction", "drop_small", "allow_repeats")
     words = {name: getattr(settings, name) for name in names} | {"shot": shot, "classes": kind}
     if kind == "semantic":
@@ -75,12 +75,12 @@ def draw_of(settings: BetterTestbedSettings, source: str, kind: str, shot: int) 
 
 
 def sides_of(settings: BetterTestbedSettings, shot: int) -> list[Side]:
-    """Uniform, then semantic."""
+    """List the two sides: uniform, then semantic."""
     return [Side(kind, draw_of(settings, "", kind, shot)) for kind in reversed(KINDS)]
 
 
 def better_testbed_claims() -> list[Claim[BetterLab]]:
-    """The paper's section 6 and figures 1, 3 and 5."""
+    """List the claims of the paper's section 6 and figures 1, 3 and 5."""
     classes = "testbed.classes"
     return [
         Claim(
@@ -248,7 +248,7 @@ def _transductive(lab: BetterLab) -> list[Measured]:
 
 
 def _one_shot(lab: BetterLab) -> list[Measured]:
-    """The gain of the best transductive over the best inductive method at the fewest shots minus that at the most."""
+    """Measure the best transductive minus the best inductive method, at the fewest shots minus the most."""
     shots = lab.settings.shots
     if len(shots) < 2 or shots[0] != 1:
         raise NotMeasured(f"it needs 1 shot and another number of shots, and the study has {list(shots)}")
@@ -259,7 +259,7 @@ def _one_shot(lab: BetterLab) -> list[Measured]:
 
 
 def _order(lab: BetterLab) -> list[Measured]:
-    """Kendall's τ between the orders of methods on two quartiles, averaged; bootstrap over the tasks of a quartile."""
+    """Measure Kendall's τ between the orders of methods on two quartiles, averaged; bootstrap over tasks."""
     by_shot = {shot: paper_entries(lab, f"semantic-{shot}-shot") for shot in lab.settings.shots}
     methods = len(by_shot[lab.settings.shots[0]])
     if methods < 3:

@@ -65,7 +65,7 @@ class BetterTestbed(OneDataset[BetterTestbedSettings], Recipe[BetterTestbedSetti
     )
 
     def plan(self, settings: BetterTestbedSettings, data: Dataset) -> Plan:
-        """Two testbeds for every number of shots; all draws of one seed."""
+        """Plan two testbeds for every number of shots; all draws of one seed."""
         if with_taxonomy(data, settings.taxonomy).taxonomy is None:
             raise no_taxonomy(
                 data,
@@ -77,7 +77,7 @@ class BetterTestbed(OneDataset[BetterTestbedSettings], Recipe[BetterTestbedSetti
         return Plan(draws=draws, evaluations=[evaluation])
 
     def comparisons(self, settings: BetterTestbedSettings) -> list[Comparison]:
-        """Classes by meaning or uniformly; few shots or more; and the methods on the same tasks."""
+        """List comparisons: classes by meaning or uniform, few shots or more, methods on the same tasks."""
         listed = [
             Comparison(
                 f"Uniform and semantic classes, {shot}-shot", "testbed.classes", sides_of(settings, shot)
@@ -94,15 +94,15 @@ class BetterTestbed(OneDataset[BetterTestbedSettings], Recipe[BetterTestbedSetti
         return listed
 
     def claims(self, settings: BetterTestbedSettings) -> list[Claim[BetterLab]]:
-        """The paper's section 6 and figures 1, 3 and 5."""
+        """List the claims of the paper's section 6 and figures 1, 3 and 5."""
         return better_testbed_claims()
 
     def tables(self, lab: BetterLab) -> list[TableFile]:
-        """One results table per number of shots, and one of the testbeds."""
+        """Make one table of results per number of shots, and one of the testbeds."""
         return [*(_results_table(lab, shot) for shot in lab.settings.shots), _testbeds_table(lab)]
 
     def figures(self, lab: BetterLab) -> Drawings:
-        """Name → what draws it; testbeds that share their classes share one picture."""
+        """Map each name to what draws it; testbeds that share their classes share one picture."""
         settings = lab.settings
         drawings: Drawings = {}
         pictured: list[list[list[str]]] = []
@@ -140,7 +140,7 @@ class BetterTestbed(OneDataset[BetterTestbedSettings], Recipe[BetterTestbedSetti
 
 
 def _results_table(lab: BetterLab, shot: int) -> TableFile:
-    """Accuracy on the whole semantic testbed, its quartiles and the uniform one, beside the paper's."""
+    """Show accuracy on the whole semantic testbed, its quartiles and the uniform one, beside the paper's."""
     settings = lab.settings
     columns = _columns(f"semantic-{shot}-shot", f"uniform-{shot}-shot", settings.way, shot)
     listed = {kind: {e.method: e for e in entries(lab, f"{kind}-{shot}-shot")} for kind in KINDS}
@@ -188,7 +188,7 @@ def _columns(semantic: str, uniform: str, way: int, shot: int) -> list[TableColu
 
 
 def _testbeds_table(lab: BetterLab) -> TableFile:
-    """Coarsity and class balance of the testbeds."""
+    """Show coarsity and class balance of the testbeds."""
     rows, records = [], list[Fact]()
     for shot in lab.settings.shots:
         pair = {kind: lab.testbeds[f"{kind}-{shot}-shot"] for kind in KINDS}

@@ -63,7 +63,7 @@ class WayShot(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The testbed's name."""
+        """Return the testbed's name."""
         return f"{self.way}-way-{self.shot}-shot"
 
 
@@ -80,14 +80,14 @@ class ManyWay(OneDataset[ManyWaySettings], Recipe[ManyWaySettings, "Dataset"]):
     )
 
     def plan(self, settings: ManyWaySettings, data: Dataset) -> Plan:
-        """One testbed for every shape that the dataset can give, and what it cannot."""
+        """Plan one testbed for every shape that the dataset allows, and note what it does not."""
         shapes, absent = possible(settings, data)
         draws = [draw_of(settings, data.name, shape) for shape in shapes]
         evaluation = Evaluation([draw.name for draw in draws], settings.backbone, settings.calls)
         return Plan(draws=draws, evaluations=[evaluation], absent=absent)
 
     def comparisons(self, settings: ManyWaySettings) -> list[Comparison]:
-        """Few and many ways; few shots and more."""
+        """List comparisons: few and many ways; few shots and more."""
         listed = []
         if len(settings.ways) > 1:
             for shot in settings.shots:
@@ -102,7 +102,7 @@ class ManyWay(OneDataset[ManyWaySettings], Recipe[ManyWaySettings, "Dataset"]):
         return listed
 
     def claims(self, settings: ManyWaySettings) -> list[Claim[ManyLab]]:
-        """The paper's section 6 on Danish Fungi, table 3."""
+        """List the claims of the paper's section 6 on Danish Fungi, table 3."""
         return [
             Claim(
                 "drop",
@@ -134,7 +134,7 @@ class ManyWay(OneDataset[ManyWaySettings], Recipe[ManyWaySettings, "Dataset"]):
         ]
 
     def tables(self, lab: ManyLab) -> list[TableFile]:
-        """Top-1 and top-5 of every shape, beside the paper's table 3."""
+        """Show top-1 and top-5 of every shape, beside the paper's table 3."""
         settings = lab.settings
         listed = {shape: {e.method: e for e in entries(lab, shape.name)} for shape in _shapes(lab)}
         facts = [
@@ -167,7 +167,7 @@ class ManyWay(OneDataset[ManyWaySettings], Recipe[ManyWaySettings, "Dataset"]):
         return [table]
 
     def figures(self, lab: ManyLab) -> Drawings:
-        """Accuracy against the number of ways for every number of shots that has at least two."""
+        """Draw accuracy against the number of ways for every number of shots that has at least two."""
         drawings: Drawings = {}
         for shot, shapes in _by_shot(_shapes(lab)).items():
             if len(shapes) > 1:
@@ -180,13 +180,13 @@ class ManyWay(OneDataset[ManyWaySettings], Recipe[ManyWaySettings, "Dataset"]):
 
 
 def draw_of(settings: ManyWaySettings, source: str, shape: WayShot) -> Draw:
-    """A testbed of the study as data."""
+    """Describe a testbed of the study as data."""
     words = {name: getattr(settings, name) for name in ("tasks", "query", "seed", "split", "drop_small")}
     return Draw(shape.name, source, {**words, "way": shape.way, "shot": shape.shot})
 
 
 def possible(settings: ManyWaySettings, dataset: Dataset) -> tuple[list[WayShot], list[str]]:
-    """The shapes to draw, and sentences on those that are smaller, or impossible.
+    """List the shapes to draw, and sentences on those that are smaller, or impossible.
 
     The most ways become as many as there are classes with enough images, if that is more than the next fewer ways.
     """
@@ -225,7 +225,7 @@ def possible(settings: ManyWaySettings, dataset: Dataset) -> tuple[list[WayShot]
 
 
 def _shapes(lab: ManyLab) -> list[WayShot]:
-    """The shapes that were drawn, by ways then shots."""
+    """List the shapes that were drawn, by ways then shots."""
     return sorted(WayShot(draw.words["way"], draw.words["shot"]) for draw in lab.plan.draws)
 
 
@@ -247,7 +247,7 @@ def _side(lab: ManyLab, shape: WayShot) -> Side:
 
 
 def _drops(lab: ManyLab) -> Sequence[Measured]:
-    """From the fewest ways to the most, per method and number of shots."""
+    """Measure the drop from the fewest ways to the most, per method and number of shots."""
     measured = []
     for shot, shapes in _by_shot(_shapes(lab)).items():
         fewest, most = shapes[0], shapes[-1]
@@ -263,7 +263,7 @@ def _drops(lab: ManyLab) -> Sequence[Measured]:
 
 
 def _best(shot: int, bound: float, lab: ManyLab) -> list[Measured]:
-    """The accuracy of the best method, chosen on every other task and measured on the rest."""
+    """Measure the accuracy of the best method, chosen on every other task and measured on the rest."""
     shape = WayShot(_MANY, shot)
     if shape not in _shapes(lab):
         ways = ", ".join(f"{each.way}-way {each.shot}-shot" for each in _shapes(lab))
@@ -284,7 +284,7 @@ def _transductive(lab: ManyLab) -> list[Measured]:
 
 
 def _times_chance(lab: ManyLab) -> list[str]:
-    """How far above chance the methods stay at the most ways."""
+    """Say how far above chance the methods stay at the most ways."""
     lines = []
     for shot, shapes in _by_shot(_shapes(lab)).items():
         most = shapes[-1]

@@ -49,7 +49,7 @@ class TestbedSettings(StudySettings):
 
     @property
     def calls(self) -> list[str]:
-        """The methods as calls, those of the variant with its settings."""
+        """List the methods as calls, those of the variant with its settings."""
         own = {} if self.variant is None else paper_calls()
         return list(dict.fromkeys(own.get(call, call) for call in method_calls(self.methods)))
 
@@ -66,7 +66,7 @@ class MethodScores:
 
 
 def entries(lab: Lab[Any, Any], testbed: str) -> list[MethodScores]:
-    """The methods of the study on a testbed, inductive ones first."""
+    """List the methods of the study on a testbed, inductive ones first."""
     settings, scores = lab.settings, lab.scores
     coarsity = (
         scores.column(testbed, "coarsity") if "coarsity" in lab.testbeds[testbed].table.column_names else None
@@ -84,7 +84,7 @@ def entries(lab: Lab[Any, Any], testbed: str) -> list[MethodScores]:
 
 
 def method_rows(listed: Sequence[MethodScores], backbone: str) -> list[TableRow]:
-    """A row per method; each setting is ranked by itself."""
+    """Make a row per method; each setting is ranked by itself."""
     return [
         TableRow(
             (entry.method, entry.setting),
@@ -96,7 +96,7 @@ def method_rows(listed: Sequence[MethodScores], backbone: str) -> list[TableRow]
 
 
 def leader(listed: Sequence[MethodScores], setting: str, tasks: slice = slice(None)) -> MethodScores | None:
-    """The method of a setting with the highest mean accuracy over some of the tasks."""
+    """Find the method of a setting with the highest mean accuracy over some of the tasks."""
     candidates = [entry for entry in listed if entry.setting == setting]
     return max(candidates, key=lambda entry: clean_mean(entry.accuracy[tasks]), default=None)
 
@@ -126,7 +126,7 @@ def transduction(
 
 
 def transductive_gain(listed: Sequence[MethodScores]) -> tuple[str, str, Floats]:
-    """The two methods of :func:`transduction`, and the difference on each of the tasks they are compared on."""
+    """Return the two methods of :func:`transduction`, and their difference on each task of the comparison."""
     first, second = (leader(listed, setting, slice(0, None, 2)) for setting in ("transductive", "inductive"))
     if first is None or second is None:
         raise NotMeasured("the study needs a transductive and an inductive method for it")
@@ -137,7 +137,7 @@ def transductive_gain(listed: Sequence[MethodScores]) -> tuple[str, str, Floats]
 
 
 def quartile_of(entry: MethodScores, quartile: int | None) -> Floats:
-    """Accuracy of the tasks of one quartile by coarsity (0 … 3), or of all tasks for None."""
+    """Return the accuracy of the tasks of one quartile by coarsity (0 … 3), or of all tasks for None."""
     if quartile is None:
         return entry.accuracy
     assert entry.coarsity is not None
@@ -146,24 +146,24 @@ def quartile_of(entry: MethodScores, quartile: int | None) -> Floats:
 
 
 def coarsities(testbed: Testbed) -> Floats:
-    """Coarsity of each task [T]."""
+    """Return the coarsity of each task [T]."""
     return numbers(testbed.table, "coarsity")
 
 
 def class_ids_of(testbeds: Iterable[Testbed]) -> list[str]:
-    """Ids of the classes that occur in at least one of the testbeds, sorted."""
+    """List the ids of the classes that occur in at least one of the testbeds, sorted."""
     tasks = (task for testbed in testbeds for task in testbed.table["classes"].to_pylist())
     return sorted({class_id for task in tasks for class_id in task})
 
 
 def class_counts(testbed: Testbed, class_ids: Sequence[str]) -> Floats:
-    """In how many tasks each of the classes occurs [C]."""
+    """Count the tasks in which each of the classes occurs [C]."""
     counts = Counter(class_id for task in testbed.table["classes"].to_pylist() for class_id in task)
     return np.array([counts[class_id] for class_id in class_ids], np.float64)
 
 
 def appearances(testbed: Testbed, class_ids: Sequence[str]) -> Floats:
-    """In how many tasks each of the classes occurs [C], descending."""
+    """Count the tasks in which each of the classes occurs, descending [C]."""
     return np.sort(class_counts(testbed, class_ids))[::-1]
 
 
@@ -171,7 +171,7 @@ def appearances(testbed: Testbed, class_ids: Sequence[str]) -> Floats:
 
 
 def paper_calls() -> dict[str, str]:
-    """Method → its call with the authors' settings; the plain name where the defaults give the same answers."""
+    """Map each method to its call with the authors' settings; a plain name where the defaults do the same."""
     paper = published(PAPER)
     by_name = {call.partition("(")[0]: call for call in find_variant(paper.variant).calls}
     numbers = {number.method: number for number in paper.numbers}
@@ -188,12 +188,12 @@ def printed_by_method(**fields: Any) -> dict[str, float]:
 
 
 def printed_difference(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
-    """Method → difference of two printed columns, for methods that both have."""
+    """Map each method that two printed columns share to their difference."""
     return {method: round(first[method] - second[method], 6) for method in first if method in second}
 
 
 def printed_sheet(title: str, numbers: Sequence[PublishedNumber], columns: Sequence[TableColumn]) -> Sheet:
-    """Printed numbers in the layout of a measured table; each column's facts say which numbers are its own."""
+    """Lay printed numbers out like a measured table; each column's facts say which numbers are its own."""
     paper = published(PAPER)
     calls = paper_calls()
     by_key = {(number.method, *(getattr(number, key) for key in KEYS)): number for number in numbers}
@@ -223,7 +223,7 @@ def _text(number: PublishedNumber | None) -> str:
 
 
 def printed_records(numbers: Sequence[PublishedNumber]) -> list[Fact]:
-    """Printed numbers as CSV rows; the paper's interval where it printed one."""
+    """Return printed numbers as CSV rows; the paper's interval where it printed one."""
     calls = paper_calls()
     return [
         {
@@ -246,7 +246,7 @@ _GREY: dict[str, Any] = {"color": "#bbbbbb", "linewidth": 0.9, "zorder": 1}
 
 
 def draw_histograms(coarsity: Mapping[str, Floats], path: Path) -> None:
-    """Coarsity of the tasks of each testbed, as shares of its tasks (the paper's figure 1)."""
+    """Draw the coarsity of the tasks of each testbed, as shares of its tasks (the paper's figure 1)."""
     low = min(float(values.min()) for values in coarsity.values())
     high = max(float(values.max()) for values in coarsity.values())
     edges = np.linspace(low, high if high > low else low + 1, 41)
@@ -261,7 +261,7 @@ def draw_histograms(coarsity: Mapping[str, Floats], path: Path) -> None:
 
 
 def draw_balance(shares: Mapping[str, Floats], way: int, path: Path) -> None:
-    """Share of tasks that each class occurs in, most frequent first (the paper's figure 3)."""
+    """Draw the share of tasks that each class occurs in, most frequent first (the paper's figure 3)."""
     count = len(next(iter(shares.values())))
     even = 100 * way / count
     dashed: dict[str, Any] = {"color": "#666666", "linestyle": (0, (3, 3)), "linewidth": 1}
@@ -277,7 +277,7 @@ def draw_balance(shares: Mapping[str, Floats], way: int, path: Path) -> None:
 
 
 def draw_rolling(entries: Sequence[MethodScores], window: int, title: str, path: Path) -> None:
-    """Rolling mean of accuracy against coarsity (the paper's figure 5); bands for the methods that are named."""
+    """Draw the rolling mean of accuracy against coarsity (figure 5); bands for the methods that are named."""
     tasks = len(entries[0].accuracy)
     width = min(window, max(2, tasks // 4))  # a window over most tasks would show nothing
     with axes_of(path) as axes:
@@ -302,7 +302,7 @@ def draw_parts(
     title: str,
     path: Path,
 ) -> None:
-    """Mean accuracy with its 95 % interval on each part of a testbed; ``values[part][method]``."""
+    """Draw mean accuracy with its 95 % interval on each part of a testbed; ``values[part][method]``."""
     with axes_of(path) as axes:
         for number, (entry, colour) in enumerate(coloured(entries)):
             mean, half = means_and_halves([part[number] for part in values])
@@ -321,7 +321,7 @@ def draw_parts(
 
 
 def draw_ways(entries: Mapping[int, Sequence[MethodScores]], title: str, path: Path) -> None:
-    """Top-1 accuracy against the number of classes in a task, with chance; way → methods."""
+    """Draw top-1 accuracy against the number of classes in a task, with chance; way → methods."""
     order = sorted(entries)
     with axes_of(path) as axes:
         for number, (entry, colour) in enumerate(coloured(entries[order[-1]])):
@@ -343,7 +343,7 @@ def draw_ways(entries: Mapping[int, Sequence[MethodScores]], title: str, path: P
 
 
 def rolling_curve(means: Rolling) -> list[Floats]:
-    """x and percentages of mean, low and high, one point per x.
+    """Return x and percentages of mean, low and high, one point per x.
 
     In a small taxonomy many tasks have the same coarsity; windows within them differ by the order of equals alone, so
     those at the same x are averaged.
@@ -354,7 +354,7 @@ def rolling_curve(means: Rolling) -> list[Floats]:
 
 
 def coloured(entries: Sequence[MethodScores]) -> list[tuple[MethodScores, str | None]]:
-    """Up to four methods get a colour: best transductive, best inductive, ProtoNet, the lowest; others are grey."""
+    """Colour up to four methods: best transductive, best inductive, ProtoNet, the lowest; others are grey."""
     named = [leader(entries, setting) for setting in ("transductive", "inductive")]
     named += [entry for entry in entries if entry.method.partition("(")[0] == "protonet"]
     named.append(min(entries, key=lambda entry: float(entry.accuracy.mean())))

@@ -60,7 +60,7 @@ _RESAMPLES = 1000
 def correlations_table(
     backbone: str, measured: Mapping[str, Divergences], accuracies: Mapping[str, Mapping[str, Floats]]
 ) -> TableFile:
-    """The paper's table 2 for every method and both readings.
+    """Make the paper's table 2 for every method and both readings.
 
     ``measured`` has the divergences and ``accuracies`` the accuracy [T] of each method, both by testbed.
     """
@@ -101,7 +101,7 @@ def correlations_table(
 def most_negative(
     columns: Mapping[str, tuple[Mapping[str, Sequence[float]], Floats]],
 ) -> dict[str, dict[str, str]]:
-    """Marks by testbed and measure: "best" for the most negative r, "tied" where a bootstrap does not separate them.
+    """Mark by testbed and measure: "best" for the most negative r, "tied" where a bootstrap cannot separate.
 
     ``columns`` has the divergences by measure and the accuracies [T] of each testbed; Holm over all pairs of all.
     """
@@ -126,7 +126,7 @@ def most_negative(
 
 
 def _numbers(correlation: Correlation) -> Fact:
-    """A correlation as columns of a CSV file; empty where it is not defined."""
+    """Return a correlation as columns of a CSV file; empty where it is not defined."""
     values = {key: getattr(correlation, key) for key in ("r", "low", "high", "p", "n")}
     values["tasks"] = values.pop("n")
     return {key: None if np.isnan(value) else value for key, value in values.items()}
@@ -149,7 +149,7 @@ def _finding(method: str, words: str, name: str, correlations: Mapping[str, Corr
 
 
 def resampled(by_measure: Mapping[str, Sequence[float] | Floats], accuracy: Floats) -> tuple[Floats, Floats]:
-    """r of every measure [M], and again on resampled tasks [R, M]; not measured where one is not defined."""
+    """Compute r of every measure [M], and on resampled tasks [R, M]; NotMeasured where one is undefined."""
     x = np.array(list(by_measure.values()))  # [M, T]
     if float(np.ptp(accuracy)) == 0 or (np.ptp(x, axis=1) == 0).any():
         raise NotMeasured("accuracy or a divergence is the same for all tasks")
@@ -159,7 +159,7 @@ def resampled(by_measure: Mapping[str, Sequence[float] | Floats], accuracy: Floa
 
 
 def _pearson(x: Floats, y: Floats) -> Floats:
-    """Pearson's r of each row of x [M, T] with y [T]; NaN where one is constant."""
+    """Compute Pearson's r of each row of x [M, T] with y [T]; NaN where one is constant."""
     dx, dy = x - x.mean(axis=1, keepdims=True), y - y.mean()
     with np.errstate(invalid="ignore", divide="ignore"):
         r: Floats = (dx @ dy) / np.sqrt((dx**2).sum(axis=1) * (dy @ dy))
@@ -196,7 +196,7 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
     def open_data(
         self, settings: CorrelationSettings, datasets: Sequence[GivenDataset], name: str
     ) -> CorrelationData:
-        """The upstream dataset, and the downstream ones of the settings or its own test classes."""
+        """Open the upstream dataset, and the downstream ones of the settings or its own test classes."""
         if len(datasets) != 1:
             raise UserError(f"The study '{name}' takes one dataset and {len(datasets)} were given.")
         upstream = datasets[0].open()
@@ -223,21 +223,21 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
         return CorrelationData(upstream, upstream.split_classes("train"), of_test, notes)
 
     def sources(self, data: CorrelationData) -> dict[str, Dataset]:
-        """The upstream dataset, then those of the tasks."""
+        """Return the upstream dataset, then those of the tasks."""
         return {each.name: each for each in (data.upstream, *(source for source, _ in data.tasks.values()))}
 
     def identity(self, data: CorrelationData) -> dict[str, str]:
-        """The upstream dataset; the downstream ones are settings."""
+        """Identify the folder by the upstream dataset; the downstream ones are settings."""
         return {"name": data.upstream.name, "fingerprint": data.upstream.fingerprint}
 
     def plan(self, settings: CorrelationSettings, data: CorrelationData) -> Plan:
-        """A testbed for every downstream dataset."""
+        """Plan a testbed for every downstream dataset."""
         draws = [draw_of(settings, name, source.name, split) for name, (source, split) in data.tasks.items()]
         evaluation = Evaluation(list(data.tasks), settings.backbone, method_calls(settings.methods))
         return Plan(draws=draws, evaluations=[evaluation], notes=data.notes)
 
     def comparisons(self, settings: CorrelationSettings) -> list[Comparison]:
-        """Divergences on the same tasks, and the two readings of what they are between."""
+        """List comparisons: divergences on the same tasks, and the two readings of what they are between."""
         draw = draw_of(settings, "tasks", "", None)
 
         def side(label: str, measure: str, model: str) -> Side:
@@ -252,7 +252,7 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
         ]
 
     def claims(self, settings: CorrelationSettings) -> list[Claim[CorrelationLab]]:
-        """Section 5.2 and table 2."""
+        """List the claims of section 5.2 and table 2."""
         where = "section 5.2, table 2"
         return [
             Claim(
@@ -292,7 +292,7 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
         ]
 
     def work(self, lab: CorrelationLab) -> None:
-        """Testbeds and evaluation, then the divergence of every task."""
+        """Draw testbeds and evaluate, then compute the divergence of every task."""
         super().work(lab)
         settings, data = lab.settings, lab.data
         upstream = class_embeddings(lab.features(data.upstream.name, settings.backbone))[data.classes]
@@ -305,7 +305,7 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
             lab.step(f"divergences {name}", inputs, [_file(lab, name)], write)
 
     def tables(self, lab: CorrelationLab) -> list[TableFile]:
-        """The paper's table 2 for every method and both readings."""
+        """Make the paper's table 2 for every method and both readings."""
         methods = method_calls(lab.settings.methods)
         accuracies = {
             name: {method: _accuracy(lab, name, method) for method in methods} for name in lab.testbeds
@@ -314,7 +314,7 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
         return [correlations_table(lab.settings.backbone, measured, accuracies)]
 
     def figures(self, lab: CorrelationLab) -> Drawings:
-        """A cloud of tasks for every downstream dataset."""
+        """Draw a cloud of tasks for every downstream dataset."""
         method = method_calls(lab.settings.methods)[0]
         return {
             name: Picture(
@@ -326,7 +326,7 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
 
 
 def draw_of(settings: CorrelationSettings, name: str, source: str, split: str | None) -> Draw:
-    """A testbed of the study as data."""
+    """Describe a testbed of the study as data."""
     names = ("tasks", "way", "shot", "query", "seed", "drop_small")
     return Draw(name, source, {**{key: getattr(settings, key) for key in names}, "split": split})
 
@@ -340,7 +340,7 @@ def _file(lab: CorrelationLab, name: str) -> Path:
 
 
 def _measured(lab: CorrelationLab, name: str) -> Divergences:
-    """The divergences of a testbed's tasks, measures in the order of :data:`MEASURES`."""
+    """Return the divergences of a testbed's tasks, measures in the order of :data:`MEASURES`."""
     read = json.loads(_file(lab, name).read_text(encoding="utf-8"))
     return {model: {measure: read[model][measure] for measure in MEASURES} for model in MODELS}
 
@@ -381,7 +381,7 @@ def _negative(lab: CorrelationLab) -> list[Measured]:
 
 
 def _against(measure: str, lab: CorrelationLab) -> list[Measured]:
-    """r of one divergence minus r of each other on the same tasks, by a bootstrap over tasks."""
+    """Measure r of one divergence minus r of each other on the same tasks, by a bootstrap over tasks."""
     numbers = []
     own = list(MEASURES).index(measure)
     for name, measured, accuracy in _clean_tasks(lab):
@@ -405,7 +405,7 @@ def _weak(lab: CorrelationLab) -> list[Measured]:
 
 
 def _scatter(divergence: Divergences, accuracy: Floats, name: str, method: str, path: Path) -> None:
-    """Accuracy of each task against its symmetrised KL, for the Gaussians and the categoricals."""
+    """Draw accuracy of each task against its symmetrised KL, for the Gaussians and the categoricals."""
     by_model = [
         Cloud(words, np.array(divergence[model]["kl-symmetric"]), accuracy) for model, words in MODELS.items()
     ]

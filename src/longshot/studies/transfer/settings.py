@@ -58,7 +58,7 @@ class TransferSettings(kinds.StudySettings):
 
     @property
     def distinct_methods(self) -> tuple[str, ...]:
-        """The methods without ANIL where it is MAML: after one inner step from a zero head.
+        """Return the methods, without ANIL where it equals MAML: after one inner step from a zero head.
 
         That step leaves the embedding as it is (its gradient is zero), so that a difference would be noise.
         """

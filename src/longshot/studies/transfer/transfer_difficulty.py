@@ -52,7 +52,7 @@ _ALIKE = 0.05
 
 
 def transfer_claims(scores_of: Callable[[AnyLab], TransferScores]) -> list[Claim[AnyLab]]:
-    """Sections 5.2 to 5.4; ``scores_of`` reads the scores off the lab."""
+    """List the claims of sections 5.2 to 5.4; ``scores_of`` reads the scores off the lab."""
 
     def of(measure: Callable[[TransferScores], Sequence[Measured]]) -> Callable[[AnyLab], Sequence[Measured]]:
         return lambda lab: measure(scores_of(lab))
@@ -126,7 +126,7 @@ def transfer_claims(scores_of: Callable[[AnyLab], TransferScores]) -> list[Claim
 def _slope(
     scores: TransferScores, label: str, method: str, against: str, printed: tuple[float, float] | None
 ) -> Measured:
-    """The slope of a method, or of its difference to another, at the most shots."""
+    """Measure the slope of a method, or of its difference to another, at the most shots."""
     if len({split.target for split in scores.sweep}) < 2:
         raise NotMeasured("a slope needs at least 2 divergences, and the study has 1")
     shot = scores.shots[-1]
@@ -148,7 +148,7 @@ def _falls(scores: TransferScores) -> list[Measured]:
 
 
 def _validation(scores: TransferScores) -> list[Measured]:
-    """Over splits, since single ones have classes that happen to be harder."""
+    """Measure validation minus test over splits, since single ones have classes that happen to be harder."""
     _needs(scores, "multiclass")
     means = {key: clean_mean(values) for key, values in scores.parts.items()}
     pairs = [(means[split.name, "validation"], means[split.name, "test"]) for split in scores.sweep]
@@ -172,7 +172,7 @@ def _differences(
     far: str,
     printed: Callable[[str, int], float | None],
 ) -> list[Measured]:
-    """Accuracy on one column minus that on another for every method and number of shots that had its whole budget."""
+    """Measure accuracy on one column minus another, by method and shots, where the budget was whole."""
     return [
         unpaired(
             f"{near} − {far}, {method}, {shot}-shot",
@@ -216,7 +216,7 @@ def _slower(scores: TransferScores) -> list[Measured]:
 
 
 def _on_hardest(scores: TransferScores, pairs: Sequence[tuple[str, str]]) -> list[Measured]:
-    """Differences on the same tasks of the hardest split, at the most shots."""
+    """Measure differences on the same tasks of the hardest split, at the most shots."""
     column, shot = scores.hardest, scores.shots[-1]
     return [
         paired(
@@ -254,7 +254,7 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
     )
 
     def plan(self, settings: TransferSettings, data: Dataset) -> Plan:
-        """The network behind the splits; everything else follows them."""
+        """Plan the network behind the splits; everything else follows them."""
         transfer_plan.check_classes(settings, data)
         if settings.tune:
             from longshot.training import need_optuna
@@ -271,7 +271,7 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
         return Plan(networks=trained if settings.backbone == transfer_plan.TRAINED else {}, absent=absent)
 
     def work(self, lab: TransferLab) -> None:
-        """The first plan; the splits; then the plan that follows them."""
+        """Carry out the first plan; make the splits; then carry out the plan that follows them."""
         super().work(lab)
         settings, splits = lab.settings, splits_of(lab)
         for name, split in splits.items():
@@ -294,7 +294,7 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
             )
 
     def foreseen(self, lab: TransferLab) -> Plan:
-        """The whole plan, by the splits of the folder where they are made, else by random ones of their sizes."""
+        """Return the whole plan, by the splits of the folder if made, else by random ones of their sizes."""
         splits = {
             name: Split.load(_split_file(lab, name)) if _split_file(lab, name).is_file() else split
             for name, split in transfer_plan.stand_ins(lab.settings, lab.data).items()
@@ -303,39 +303,39 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
         return replace(later, networks={**lab.plan.networks, **later.networks})
 
     def comparisons(self, settings: TransferSettings) -> list[Comparison]:
-        """Divergences, kinds of split, methods, and adapting or not."""
+        """List comparisons: divergences, kinds of split, methods, and adapting or not."""
         return transfer_plan.comparisons(settings)
 
     def claims(self, settings: TransferSettings) -> list[Claim[TransferLab]]:
-        """Sections 5.2 to 5.4, tables 1, 4 and 5."""
+        """List the claims of sections 5.2 to 5.4, tables 1, 4 and 5."""
         return transfer_claims(scores_of)
 
     def tables(self, lab: TransferLab) -> list[TableFile]:
-        """Accuracies, slopes, what adapting gains, and the splits."""
+        """Make the tables of accuracies, slopes, what adapting gains, and the splits."""
         from longshot.studies.transfer.transfer_tables import transfer_tables
 
         return transfer_tables(scores_of(lab), lab.settings.way)
 
     def figures(self, lab: TransferLab) -> Drawings:
-        """Figures 2 and 3, and all methods by divergence."""
+        """Return figures 2 and 3, and all methods by divergence."""
         from longshot.studies.transfer.transfer_tables import transfer_figures
 
         return transfer_figures(lab.settings, lab.data.name, _features(lab), splits_of(lab), scores_of(lab))
 
 
 def splits_of(lab: TransferLab) -> dict[str, Split]:
-    """Every split of the study by its name."""
+    """Return all splits of the study by their names."""
     make = partial(transfer_plan.make_splits, lab.settings, lab.data)
     return lab.once("splits", lambda: make(_features(lab)), of_scores=False)
 
 
 def scores_of(lab: TransferLab) -> TransferScores:
-    """What the study measured."""
+    """Return the scores that the study measured."""
     return lab.once("scores", lambda: _read_scores(lab))
 
 
 def _features(lab: TransferLab) -> Features:
-    """The features that the splits are made from: a network trained on all classes, or a backbone by name."""
+    """Compute the features that splits are made from: by a network trained on all classes, or a backbone."""
     backbone = lab.settings.backbone
     return lab.features(
         lab.data.name, transfer_plan.ALL_CLASSES.label if backbone == transfer_plan.TRAINED else backbone
@@ -350,7 +350,7 @@ def _read_scores(lab: TransferLab) -> TransferScores:
     settings, splits = lab.settings, splits_of(lab)
 
     def accuracy(split: str, method: str, shot: int, part: str = "test") -> Floats:
-        """Accuracies [repeats, T] of a method on a part of a split."""
+        """Return accuracies of a method on a part of a split, [repeats, T]."""
         testbed, solver = transfer_plan.bed_name(split, part, shot), transfer_plan.solver(settings, method)
         networks = [
             transfer_plan.training_of(settings, split, method, shot, n).label for n in range(settings.repeats)
@@ -376,7 +376,7 @@ def _read_scores(lab: TransferLab) -> TransferScores:
 def measure_splits(
     settings: TransferSettings, splits: dict[str, Split], features: Features
 ) -> list[SplitPlace]:
-    """The splits with the divergence and the gap of the classes they ended up with; equal splits name their twin."""
+    """Return the splits with divergence and gap of their final classes; equal splits name their twin."""
     from longshot.studies.transfer.transfer_tables import class_rows
 
     embeddings = class_embeddings(features)

@@ -46,7 +46,7 @@ class SplitChoice:
     draw: int = 0
 
     def facts(self, settings: TransferSettings) -> dict[str, Any]:
-        """What decides its classes, for comparisons."""
+        """Return what decides its classes, for comparisons."""
         if self.target is None:
             return {"kind": self.name}
         made = {"mode": settings.mode, "measure": settings.measure, "seed": settings.seed + self.draw}
@@ -54,7 +54,7 @@ class SplitChoice:
 
 
 def split_choices(settings: TransferSettings) -> list[SplitChoice]:
-    """Every split of the study: by divergence and draw, then those made without one."""
+    """List all splits of the study: by divergence and draw, then those made without one."""
     by_divergence = [
         SplitChoice(f"R = {target:g}" + (f" #{draw + 1}" if draw else ""), target, draw)
         for target in settings.divergences
@@ -64,7 +64,7 @@ def split_choices(settings: TransferSettings) -> list[SplitChoice]:
 
 
 def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
-    """UserError when 20 % of the classes cannot make a task, or a split that was asked for cannot be made."""
+    """Raise UserError when 20 % of the classes make no task, or a split that was asked for is impossible."""
     classes, way = len(dataset.class_ids), settings.way
     _, _, test = part_sizes(classes)
     if test < way:
@@ -84,7 +84,7 @@ def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
 
 
 def _named_split(settings: TransferSettings, dataset: Dataset, kind: str) -> Split:
-    """A split of ``also``; what is drawn is drawn by the study's seed."""
+    """Make a split of ``also``; what is drawn is drawn by the study's seed."""
     if kind == "given":
         own = {part: tuple(dataset.splits.get(part, ())) for part in ("train", "validation", "test")}
         return Split(kind, dataset.fingerprint, {"mode": kind}, **own)
@@ -93,7 +93,7 @@ def _named_split(settings: TransferSettings, dataset: Dataset, kind: str) -> Spl
 
 
 def make_splits(settings: TransferSettings, dataset: Dataset, features: Features) -> dict[str, Split]:
-    """Name → split, in the order of :func:`split_choices`.
+    """Map names to splits, in the order of :func:`split_choices`.
 
     Mode paper sorts classes, so that several splits of one divergence differ in the start of its optimiser.
     """
@@ -115,7 +115,7 @@ def make_splits(settings: TransferSettings, dataset: Dataset, features: Features
 
 
 def stand_ins(settings: TransferSettings, dataset: Dataset) -> dict[str, Split]:
-    """Random splits of the same sizes, for estimates before the network behind the splits is trained."""
+    """Make random splits of the same sizes, for estimates before the network behind the splits is trained."""
     random = open_split("random", dataset)
     return {
         choice.name: random if choice.target is not None else _named_split(settings, dataset, choice.name)
@@ -136,7 +136,7 @@ class SplitTraining:
     repeat: int
 
     def call(self, settings: TransferSettings) -> str:
-        """The algorithm as ``longshot.train`` takes it."""
+        """Return the algorithm as ``longshot.train`` takes it."""
         if self.shot is None:
             return self.algorithm
         episode: dict[str, Any] = {"way": settings.way, "shot": self.shot, "query": settings.query}
@@ -146,13 +146,13 @@ class SplitTraining:
 
     @property
     def label(self) -> str:
-        """A name for people and folders."""
+        """Return a name for people and folders."""
         shot = "" if self.shot is None else f" {self.shot}-shot"
         repeat = f", training {self.repeat + 1}" if self.repeat else ""
         return f"{self.split} {self.algorithm}{shot}{repeat}"
 
     def training(self, settings: TransferSettings, split: Split | None, dataset: Dataset) -> StudyTraining:
-        """The network as the engine trains it; repeats differ in their seed, methods and splits of one share it."""
+        """Return the network's training; repeats differ in seed, methods and splits of a repeat share it."""
         seed = settings.seed + self.repeat
         parts = None if split is None else [list(members) for members in split.parts.values()]
         tuned = settings.tune and split is not None
@@ -177,12 +177,12 @@ ALL_CLASSES = SplitTraining("all classes", "multiclass", None, 0)
 
 
 def inner_loop(settings: TransferSettings) -> dict[str, Any]:
-    """The inner loop of MAML and ANIL, as their calls take it."""
+    """Return the options of the inner loop of MAML and ANIL, as their calls take them."""
     return {"steps": settings.inner_steps, "lr": settings.inner_lr, "head": settings.head}
 
 
 def training_of(settings: TransferSettings, split: str, method: str, shot: int, repeat: int) -> SplitTraining:
-    """The network that a method uses at a number of shots."""
+    """Return the training of the network that a method uses at a number of shots."""
     algorithm = TRAINED_BY[method]
     if algorithm == "multiclass":
         return SplitTraining(split, algorithm, None, repeat)
@@ -190,7 +190,7 @@ def training_of(settings: TransferSettings, split: str, method: str, shot: int, 
 
 
 def trainings(settings: TransferSettings, splits: Iterable[str]) -> list[SplitTraining]:
-    """Every network of the study once, split by split."""
+    """List each network of the study once, split by split."""
     listed = [
         training_of(settings, split, method, shot, repeat)
         for split in splits
@@ -202,7 +202,7 @@ def trainings(settings: TransferSettings, splits: Iterable[str]) -> list[SplitTr
 
 
 def cells(settings: TransferSettings, splits: Iterable[str]) -> list[Cell]:
-    """Every split, method and number of shots."""
+    """List all combinations of split, method and number of shots."""
     return [
         (split, method, shot)
         for split in splits
@@ -214,7 +214,7 @@ def cells(settings: TransferSettings, splits: Iterable[str]) -> list[Cell]:
 def cut_cells(
     settings: TransferSettings, splits: Iterable[str], records: Mapping[str, TrainingRecord]
 ) -> frozenset[Cell]:
-    """The cells in which a training ended at its ceiling in time."""
+    """Return the cells in which a training ended at its ceiling in time."""
     return frozenset(
         cell
         for cell in cells(settings, splits)
@@ -227,7 +227,7 @@ def cut_cells(
 
 
 def solver(settings: TransferSettings, method: str) -> str:
-    """The method that solves tasks with a method's network: ProtoNet's rule where nothing is adapted, and after it."""
+    """Return the method that solves tasks with a method's network: ProtoNet's rule if nothing is adapted."""
     from longshot.models import get_method
 
     if method == "finetune":
@@ -236,12 +236,12 @@ def solver(settings: TransferSettings, method: str) -> str:
 
 
 def bed_name(split: str, part: str, shot: int) -> str:
-    """As the testbed of a part of a split is called."""
+    """Name the testbed of a part of a split."""
     return f"{slug(split)}-{part}-{shot}-shot"
 
 
 def task_words(settings: TransferSettings, part: str, shot: int) -> dict[str, Any]:
-    """Tasks of the study, as ``longshot.sample`` takes them."""
+    """Return the arguments of ``longshot.sample`` for tasks of the study."""
     words = {"tasks": settings.tasks, "way": settings.way, "shot": shot, "query": settings.query}
     return {**words, "seed": settings.seed, "split": part}
 
@@ -253,7 +253,7 @@ def _drawn(split: Split, words: Mapping[str, Any], dataset: Dataset) -> Testbed:
 
 
 def draws(settings: TransferSettings, source: str, splits: Mapping[str, Split]) -> list[Draw]:
-    """Test tasks of all splits; of those by divergence also train and validation tasks, for figure 2."""
+    """List test tasks of all splits; of those by divergence also train and validation tasks, for figure 2."""
     beds = [(name, "test", shot) for name in splits for shot in settings.shots]
     if "multiclass" in settings.methods:
         swept = [choice.name for choice in split_choices(settings) if choice.target is not None]
@@ -270,7 +270,7 @@ def draws(settings: TransferSettings, source: str, splits: Mapping[str, Split]) 
 
 
 def second_plan(settings: TransferSettings, dataset: Dataset, splits: Mapping[str, Split]) -> Plan:
-    """Everything that follows the splits: every network on its own split, grouped so that each loads once."""
+    """Plan everything that follows the splits: every network on its own split, grouped so each loads once."""
     testbeds = draws(settings, dataset.name, splits)
     solved: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name in splits:
@@ -295,7 +295,7 @@ def second_plan(settings: TransferSettings, dataset: Dataset, splits: Mapping[st
 def _solvers(
     settings: TransferSettings, split: str, methods: Sequence[str], shot: int
 ) -> dict[str, tuple[str, ...]]:
-    """Network → the methods that solve a testbed with it."""
+    """Map each network to the methods that solve a testbed with it."""
     calls: dict[str, list[str]] = {}
     for repeat in range(settings.repeats):
         for method in methods:
@@ -308,7 +308,7 @@ def _solvers(
 
 
 def comparisons(settings: TransferSettings) -> list[Comparison]:
-    """Divergences and kinds of split, whichever the method; methods on the hardest split; adapting or not."""
+    """List comparisons: divergences and kinds of split; methods on the hardest split; adapting or not."""
     choices = [choice for choice in split_choices(settings) if not choice.draw]
     swept = [choice for choice in choices if choice.target is not None]
     methods = settings.distinct_methods
@@ -332,7 +332,7 @@ def comparisons(settings: TransferSettings) -> list[Comparison]:
 
 
 def _side(settings: TransferSettings, choice: SplitChoice, method: str = "") -> Side:
-    """A cell as everything that decides its number; without a method where it is the same on all sides."""
+    """Describe a cell by all that decides its number; without a method where all sides share it."""
     shot = settings.shots[-1]
     names = ("network", "size", "steps", "minutes", "tune", "repeats", "seed")
     budget = {name: getattr(settings, name) for name in names}
@@ -343,7 +343,7 @@ def _side(settings: TransferSettings, choice: SplitChoice, method: str = "") -> 
 
 
 def _method_facts(settings: TransferSettings, method: str, shot: int) -> dict[str, Any]:
-    """How a method trains and solves tasks."""
+    """Describe how a method trains and solves tasks."""
     algorithm = TRAINED_BY[method]
     facts: dict[str, Any] = {"training": algorithm, "solver": solver(settings, method)}
     if algorithm in MOVES:

@@ -46,7 +46,7 @@ class SplitPlace:
 
     @property
     def column(self) -> str:
-        """What stands for it in tables: all draws of a divergence together."""
+        """Return the column that it belongs to in tables: all draws of a divergence share one."""
         return self.name if self.target is None else f"R = {self.target:g}"
 
 
@@ -64,40 +64,40 @@ class TransferScores:
 
     @cached_property
     def sweep(self) -> list[SplitPlace]:
-        """The splits that have a target, by target and draw."""
+        """List the splits that have a target, by target and draw."""
         targeted = (split for split in self.splits if split.target is not None)
         return sorted(targeted, key=lambda split: (split.target or 0.0, split.draw))
 
     @property
     def columns(self) -> list[str]:
-        """Divergences, then the other splits."""
+        """List the divergences, then the other splits."""
         return list(dict.fromkeys(split.column for split in self.splits))
 
     @property
     def easiest(self) -> str:
-        """The smallest divergence."""
+        """Return the column of the smallest divergence."""
         return self.sweep[0].column
 
     @property
     def hardest(self) -> str:
-        """The largest divergence."""
+        """Return the column of the largest divergence."""
         return self.sweep[-1].column
 
     def of(self, column: str) -> list[SplitPlace]:
-        """The splits behind a column."""
+        """List the splits behind a column."""
         return [split for split in self.splits if split.column == column]
 
     def tasks(self, column: str, method: str, shot: int) -> Floats:
-        """Accuracy per task, the mean over repeated trainings; tasks of all draws one after the other."""
+        """Return accuracy per task, the mean over repeated trainings; tasks of all draws concatenated."""
         return np.concatenate([self.accuracy[split.name, method, shot].mean(0) for split in self.of(column)])
 
     def was_cut(self, column: str, shot: int, *methods: str) -> bool:
-        """Whether a training behind one of these cells hit its ceiling in time."""
+        """Tell whether a training behind one of these cells hit its ceiling in time."""
         return any((split.name, method, shot) in self.cut for split in self.of(column) for method in methods)
 
     @property
     def logarithmic(self) -> bool:
-        """Whether the divergences span decades, so that slopes are per tenfold of R and axes logarithmic."""
+        """Tell whether divergences span decades: slopes are then per tenfold of R and axes logarithmic."""
         targets = [split.target or 0.0 for split in self.sweep]
         return bool(targets) and min(targets) > 0 and max(targets) >= _DECADES * min(targets)
 
@@ -119,7 +119,7 @@ class Steepness:
 def steepness(
     scores: TransferScores, method: str, shot: int, *, against: str = "", measured: bool = False
 ) -> Steepness:
-    """Regress mean accuracy on divergence over the sweep, one point per split.
+    """Fit mean accuracy against divergence over the sweep by regression, one point per split.
 
     x is the target R (its decimal logarithm where R spans decades), or with ``measured`` the divergence of the class
     means. With ``against`` y is the difference to that method on the same splits and tasks, whose slope says which of
@@ -155,14 +155,14 @@ def steepness(
 
 
 def _accuracies(scores: TransferScores, split: str, method: str, against: str, shot: int) -> Floats:
-    """Accuracy [T] of a method on a split, or its difference to another's; the mean over trainings."""
+    """Return accuracy [T] of a method on a split, or its difference to another's; mean over trainings."""
     own = scores.accuracy[split, method, shot]
     values: Floats = (own - scores.accuracy[split, against, shot] if against else own).mean(0)
     return values
 
 
 def _line(x: Floats, y: Floats) -> Slope | None:
-    """The line through one draw; None where its x do not differ."""
+    """Fit the line through one draw; None where its x do not differ."""
     if len(x) < 2 or float(np.ptp(x)) <= 1e-9 * max(1.0, float(np.abs(x).max())):
         return None
     return slope(x, y)
@@ -180,7 +180,7 @@ MEASURES = {
 
 
 def task_embeddings(testbed: Testbed, features: Features) -> Floats:
-    """Unit class embeddings [T, way, d] of tasks of one shape: the mean of the support images of each class."""
+    """Embed the classes of tasks of one shape: unit mean of the support images of each, [T, way, d]."""
     bound = testbed.bind(next(iter(testbed.datasets)), features.keys, features.fingerprint)
     count, way = len(bound), int(bound.ways[0])
     rows = bound.support.values.reshape(count, -1)
@@ -198,7 +198,7 @@ def task_embeddings(testbed: Testbed, features: Features) -> Floats:
 
 
 def divergences(upstream: Floats, tasks: Floats, damping: float) -> Divergences:
-    """Every divergence of upstream classes [C, d] and tasks [T, way, d], one number per task.
+    """Compute every divergence of upstream classes [C, d] and tasks [T, way, d], one number per task.
 
     A task and the upstream classes span at most C + way dimensions; outside both Gaussians are the damping alone and no
     divergence changes, so all is computed on that span where it is the smaller.
@@ -221,7 +221,7 @@ def divergences(upstream: Floats, tasks: Floats, damping: float) -> Divergences:
 
 
 def _on_span(task: Floats, basis: Floats) -> Floats:
-    """Class embeddings [way, d] in the span of the upstream classes (basis [d, C]) and their own: [way, C + way]."""
+    """Express class embeddings [way, d] in the span of basis [d, C] and their own: [way, C + way]."""
     inside = task @ basis
     own = np.linalg.qr((task - inside @ basis.T).T)[1].T
     return np.concatenate([inside, own], axis=1)

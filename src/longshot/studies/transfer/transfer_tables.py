@@ -51,18 +51,18 @@ def _table(number: int) -> PublishedTable:
 
 
 def printed_sheet(number: int, labels: Mapping[str, str] | None = None) -> Sheet:
-    """Table 1, 2, 4 or 5 as it was printed, the best of each column in bold; ``labels`` rename its rows."""
+    """Return table 1, 2, 4 or 5 as printed, the best of each column in bold; ``labels`` rename its rows."""
     short = published_paper(__package__).source.short
     return _table(number).sheet(f"Published: {short}, table {number}", labels)
 
 
 def printed_numbers(number: int) -> list[tuple[str, str, float]]:
-    """(column, row, value) of a table that has no groups of columns, column after column; missing ones left out."""
+    """List (column, row, value) of a table without groups of columns, by column; missing ones left out."""
     return [(column, name, cell.mean) for column, name, cell in _table(number).numbers()]
 
 
 def printed_span(number: int, name: str, against: str = "", scale: float = 1) -> tuple[float, float]:
-    """Lowest and highest number of a row over its columns, or of its difference to another row, divided by ``scale``.
+    """Return lowest and highest number of a row, or of its difference to another, divided by ``scale``.
 
     >>> printed_span(5, "maml", scale=100)
     (-0.1153, -0.0255)
@@ -80,7 +80,7 @@ def printed_span(number: int, name: str, against: str = "", scale: float = 1) ->
 
 
 def printed_drop(method: str, shot: int, near: str, far: str) -> float | None:
-    """Table 4: accuracy on the split ``near`` minus that on ``far``, as a share; None where it was not printed."""
+    """Return accuracy on split ``near`` minus that on ``far`` (table 4), as a share; None if not printed."""
     table, key = _table(4), (f"{shot}-shot", method)
     if key not in table.columns:
         return None
@@ -89,7 +89,7 @@ def printed_drop(method: str, shot: int, near: str, far: str) -> float | None:
 
 
 def hardest_records() -> list[Fact]:
-    """Table 1 as CSV rows."""
+    """Return table 1 as CSV rows."""
     facts = {"source": "published", "split": "R = 0.96", "way": 5, "shot": 5}
     blank = {"low": None, "high": None, "tasks": None, "mark": ""}
     return [
@@ -100,7 +100,7 @@ def hardest_records() -> list[Fact]:
 
 
 def correlations_records() -> list[Fact]:
-    """Table 2 as CSV rows."""
+    """Return table 2 as CSV rows."""
     facts = {"source": "published", "method": "", "model": "gaussian"}
     blank = {"low": None, "high": None, "p": None, "tasks": 100}
     return [
@@ -110,7 +110,7 @@ def correlations_records() -> list[Fact]:
 
 
 def accuracies_records() -> list[Fact]:
-    """Table 4 for CIFAR100 as CSV rows."""
+    """Return table 4 for CIFAR100 as CSV rows."""
     table = _table(4)
     blank = {"low": None, "high": None, "tasks": None, "mark": ""}
     return [
@@ -124,7 +124,7 @@ def accuracies_records() -> list[Fact]:
 
 
 def slope_records() -> list[Fact]:
-    """Table 5 as CSV rows; shares per unit."""
+    """Return table 5 as CSV rows; shares per unit."""
     facts = {"source": "published", "shot": None, "x": "R", "minus": ""}
     blank = dict.fromkeys(
         ("low", "high", "p", "tasks_low", "tasks_high", "lowest_draw", "highest_draw", "splits")
@@ -139,7 +139,7 @@ _CUT = " ‡"
 
 
 def transfer_tables(scores: TransferScores, way: int) -> list[TableFile]:
-    """Every table of the study."""
+    """Make all tables of the study."""
     return [
         *(accuracies_table(scores, way, shot) for shot in scores.shots),
         slopes_table(scores),
@@ -149,7 +149,7 @@ def transfer_tables(scores: TransferScores, way: int) -> list[TableFile]:
 
 
 def splits_table(scores: TransferScores) -> TableFile:
-    """What the splits are: target, divergence and gap of the classes they ended up with."""
+    """Describe the splits: target, divergence and gap of the classes they ended up with."""
     records: list[Fact] = []
     block = []
     for split in scores.splits:
@@ -166,7 +166,7 @@ def splits_table(scores: TransferScores) -> TableFile:
 
 
 def accuracies_table(scores: TransferScores, way: int, shot: int) -> TableFile:
-    """The paper's table 4 at a number of shots, methods × splits; table 4 and 1 stand beside the most shots."""
+    """Make table 4 at a number of shots, methods × splits; printed tables 4 and 1 beside the most shots."""
     rows = [
         TableRow((method, _kind(method)), facts={"method": method, "embedding": _kind(method)})
         for method in scores.methods
@@ -208,7 +208,7 @@ def _kind(method: str) -> str:
 def _with_cuts(
     scores: TransferScores, sheet: Sheet, rows: list[TableRow], columns: list[TableColumn]
 ) -> Sheet:
-    """The sheet with the cells marked whose training had fewer steps."""
+    """Mark the cells of a sheet whose training had fewer steps."""
     block = [list(cells) for cells in sheet.blocks[0]]
     for cells, line in zip(block, rows, strict=True):
         for position, column in enumerate(columns, sheet.labels):
@@ -218,7 +218,7 @@ def _with_cuts(
 
 
 def slopes_table(scores: TransferScores) -> TableFile:
-    """The paper's table 5: slope of accuracy against R, and the difference to MAML's."""
+    """Make the paper's table 5: slope of accuracy against R, and the difference to MAML's."""
     if len({split.target for split in scores.sweep}) < 2:
         line = "A slope needs at least 2 divergences; the study has 1."
         return TableFile("slopes", [printed_sheet(5)], slope_records(), [line])
@@ -269,7 +269,7 @@ def slopes_table(scores: TransferScores) -> TableFile:
 
 
 def adaptation_table(scores: TransferScores) -> TableFile:
-    """Does adapting the embedding win, and more so the harder the transfer? Differences on the same tasks."""
+    """Show whether adapting the embedding wins, and more so for harder transfer; on the same tasks."""
     pairs = [pair for pair in PAIRS if set(pair) <= set(scores.methods)]
     if not pairs:
         line = "No method is there both with and without adapting, so nothing is said about adapting the embedding."
@@ -325,7 +325,7 @@ def transfer_figures(
     splits: Mapping[str, Split],
     scores: TransferScores,
 ) -> Drawings:
-    """All methods by divergence, figure 2 (train, validation and test), figure 3 (classes in the plane)."""
+    """Return figures: methods by divergence, 2 (train, validation and test), 3 (classes in the plane)."""
     drawings: Drawings = {}
     axis: dict[str, Any] = {
         "xlabel": "R, the divergence asked for",
@@ -360,13 +360,13 @@ def transfer_figures(
 
 
 def class_rows(split: Split, features: Features) -> dict[str, np.ndarray]:
-    """Part of a split → positions of its classes among the features' classes, as the split lists them."""
+    """Map each part of a split to the positions of its classes among the features' classes, in its order."""
     position = {class_id: number for number, class_id in enumerate(features.class_ids)}
     return {part: np.array([position[c] for c in ids], np.int64) for part, ids in split.parts.items()}
 
 
 def part_series(scores: TransferScores, part: str) -> DivergenceSeries:
-    """Accuracy of the multiclass network on a part of the splits: all draws of a divergence together."""
+    """Return accuracy of the multiclass network on a part of the splits, draws of a divergence together."""
     columns = dict.fromkeys(split.column for split in scores.sweep)
     values = [
         np.concatenate([scores.parts[split.name, part].mean(0) for split in scores.of(column)])
@@ -376,7 +376,7 @@ def part_series(scores: TransferScores, part: str) -> DivergenceSeries:
 
 
 def method_series(scores: TransferScores, method: str, shot: int) -> DivergenceSeries:
-    """Accuracy of a method over the sweep, with the line through it where there is one."""
+    """Return accuracy of a method over the sweep, with the line through it where there is one."""
     fit = steepness(scores, method, shot).fit
     line = None if np.isnan(fit.slope) else (fit.intercept, fit.slope)
     values = [scores.accuracy[split.name, method, shot].mean(0) for split in scores.sweep]
@@ -386,6 +386,6 @@ def method_series(scores: TransferScores, method: str, shot: int) -> DivergenceS
 def _series(
     label: str, x: Sequence[float], values: Sequence[Floats], line: tuple[float, float] | None = None
 ) -> DivergenceSeries:
-    """Means and 95 % bounds, as shares, of the accuracies at each x."""
+    """Compute means and 95 % bounds, as shares, of the accuracies at each x."""
     mean, half = (part / 100 for part in means_and_halves(values))
     return DivergenceSeries(label, np.array(x), mean, mean - half, mean + half, line)

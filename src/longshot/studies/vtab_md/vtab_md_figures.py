@@ -48,14 +48,14 @@ class Chart:
     source: str = ""  # whose numbers they are, at the end of every title
 
     def only(self, names: Sequence[str] | None) -> Chart:
-        """The chart with some of its rows, in the order of ``names``."""
+        """Return the chart with some of its rows, in the order of ``names``."""
         if names is None:
             return self
         return replace(self, rows=[row for name in names for row in self.rows if row.label == name])
 
 
 def vtab_figures(settings: VtabSettings, scores: VtabScores) -> Drawings:
-    """Name → a function that draws it; pictures without rows or sources here are left out."""
+    """Map each name to a function that draws it; pictures without rows or sources here are left out."""
     own = of_scores(scores)
     drawings: Drawings = {}
     for name, figure in settings.figures.items():
@@ -73,7 +73,7 @@ def vtab_figures(settings: VtabSettings, scores: VtabScores) -> Drawings:
 
 
 def _caption(figure: FigureSettings, name: str, chart: Chart) -> str:
-    """What is seen, and whose numbers they are."""
+    """Say what is seen, and whose numbers they are."""
     words = {
         "aggregate": "Means over sources, each counting once",
         "md": "Accuracy on the episodes of every source",
@@ -88,7 +88,7 @@ def _caption(figure: FigureSettings, name: str, chart: Chart) -> str:
 
 
 def of_scores(scores: VtabScores) -> Chart:
-    """The study's own numbers."""
+    """Make the chart of the study's own numbers."""
     parts = scores.parts()
     values = {
         (row.name, source.name): (100 * interval.mean, 100 * (interval.half or 0.0))
@@ -108,7 +108,7 @@ def of_scores(scores: VtabScores) -> Chart:
 
 
 def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
-    """The printed numbers behind a figure of the paper; None where none are wanted or printed."""
+    """Make the chart of the printed numbers behind a figure; None where none are wanted or printed."""
     numbers = [number for number in _PRINTED.get(figure, ()) if number in allowed]
     if not numbers:
         return None
@@ -138,7 +138,7 @@ def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
 
 
 def drawable(chart: Chart, kind: str) -> bool:
-    """Whether there is at least one number to draw."""
+    """Tell whether there is at least one number to draw."""
     roles = {"md": ("md",), "vtab": GROUPS, "both": ("md", *GROUPS), "grid": ("md", *GROUPS)}
     if kind == "aggregate":
         return any((row.key, key) in chart.aggregates for row in chart.rows for key, _ in chart.parts)
@@ -148,7 +148,7 @@ def drawable(chart: Chart, kind: str) -> bool:
 
 
 def reference(chart: Chart, figure: FigureSettings) -> ApproachLine | None:
-    """The row whose numbers are drawn as a dashed line."""
+    """Find the row whose numbers are drawn as a dashed line."""
     return next((row for row in chart.rows if row.label == figure.reference), None)
 
 
@@ -156,7 +156,7 @@ def reference(chart: Chart, figure: FigureSettings) -> ApproachLine | None:
 
 
 def bars(chart: Chart, line: ApproachLine | None, title: str, path: Path, *, kind: str) -> None:
-    """Figures 1, 2 and 4 to 9: groups of bars; aggregates and big episodes by what rows were trained on."""
+    """Draw figures 1, 2 and 4 to 9: groups of bars; aggregates and big episodes by training data of rows."""
     panels: list[_Panel]
     if kind in ("aggregate", "vtab"):
         names, values = _panel(chart, GROUPS)[1:3] if kind == "vtab" else (chart.parts, chart.aggregates)
@@ -170,7 +170,7 @@ def bars(chart: Chart, line: ApproachLine | None, title: str, path: Path, *, kin
 
 
 def grid(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
-    """Figure 3: accuracy against input resolution, a line per network, a panel per source of episodes."""
+    """Draw figure 3: accuracy against input resolution, a line per network, a panel per episode source."""
     names = _panel(chart, ("md",))[1] or _panel(chart, GROUPS)[1]
     lines = [row for row in chart.rows if row.capacity and row.resolution]
     networks = list(dict.fromkeys(row.capacity for row in lines))
@@ -224,7 +224,7 @@ def _panel(chart: Chart, roles: Sequence[str]) -> _Panel:
 
 
 def _mean(chart: Chart, line: ApproachLine | None) -> tuple[float, str] | None:
-    """The mean over sources of episodes of the reference row."""
+    """Return the mean of the reference row over sources of episodes, with its label."""
     if line is None or (line.key, "md") not in chart.aggregates:
         return None
     return chart.aggregates[line.key, "md"][0], f"mean of {line.label}"
@@ -238,7 +238,7 @@ def _by_group(rows: Sequence[ApproachLine]) -> dict[str, list[ApproachLine]]:
 
 
 def _bars(panels: Sequence[_Panel], line: tuple[float, str] | None, title: str, path: Path) -> None:
-    """Groups of bars with intervals, a panel below the other; a colour per row, the same in all panels."""
+    """Draw groups of bars with intervals, one panel below the other; a row has one colour in all panels."""
     labels = list(dict.fromkeys(row.label for rows, *_ in panels for row in rows))
     width = max(len(names) * (len(rows) * _BAR + _GAP) for rows, names, *_ in panels) + 70
     with _canvas(max(width, _LEAST), 230 * len(panels) + 24 * -(-len(labels) // 3) + 20, path) as figure:
@@ -267,7 +267,7 @@ def _bars(panels: Sequence[_Panel], line: tuple[float, str] | None, title: str, 
 
 
 def _head(figure: Any, axes: Any, title: str) -> None:
-    """Title above and one legend below for all panels."""
+    """Write the title above and one legend below for all panels."""
     handles: dict[str, Any] = {}
     for panel in np.ravel(axes):
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
@@ -290,7 +290,7 @@ def _titled(title: str, chart: Chart) -> str:
 
 @contextmanager
 def _canvas(width: float, height: float, path: Path) -> Iterator[Any]:
-    """A figure to draw on; then written as ``path`` with every suffix."""
+    """Open a figure to draw on; then write it as ``path`` with every suffix."""
     with new_figure(height, width=width, palette=LIGHT) as figure:
         figure.set_layout_engine("constrained")
         yield figure

@@ -45,7 +45,7 @@ class ApproachRow:
 
 
 def make_rows(settings: VtabSettings) -> list[ApproachRow]:
-    """The rows as asked for; a row without a backbone takes the study's."""
+    """Make the rows as asked for; a row without a backbone takes the study's."""
     rows = []
     for name, approach in settings.rows.items():
         tasks = min(approach.tasks or settings.tasks, settings.tasks)
@@ -57,7 +57,7 @@ def make_rows(settings: VtabSettings) -> list[ApproachRow]:
 def make_networks(
     settings: VtabSettings, rows: Sequence[ApproachRow], sources: Sequence[StudySource]
 ) -> tuple[dict[str, StudyTraining], list[ApproachRow], list[str]]:
-    """Networks in the order of training, the rows that can be had, and sentences on those that cannot."""
+    """Make networks in the order of training and the rows they allow; say which rows are impossible."""
     plans, ensembles = _one_per_source(settings.networks, sources)
     planner = _NetworkPlanner(settings, plans, sources)
     possible: list[ApproachRow] = []
@@ -140,7 +140,7 @@ class _NetworkPlanner:
 def _one_per_source(
     networks: Mapping[str, VtabNetwork], sources: Sequence[StudySource]
 ) -> tuple[dict[str, VtabNetwork], dict[str, list[str]]]:
-    """The trainings with one per source where ``each`` is set, and what the name of such a training stands for."""
+    """Return trainings, one per source where ``each`` is set, and the trainings each such name stands for."""
     plans: dict[str, VtabNetwork] = {}
     ensembles: dict[str, list[str]] = {}
     for name, plan in networks.items():
@@ -163,13 +163,13 @@ def _one_per_source(
 
 
 def _named(word: str, sources: Sequence[StudySource]) -> list[StudySource]:
-    """The sources that a word under data stands for."""
+    """List the sources that a word under data stands for."""
     by_role = word in (UPSTREAM, EPISODES)
     return [source for source in sources if (source.role if by_role else source.name) == word]
 
 
 def _training_sources(word: str, sources: Sequence[StudySource]) -> list[StudySource]:
-    """Those of them that may train: upstream data, and sources of episodes that have train classes of their own."""
+    """List sources of a word that may train: upstream data, and sources of episodes with train classes."""
     return [
         source
         for source in _named(word, sources)
@@ -180,7 +180,7 @@ def _training_sources(word: str, sources: Sequence[StudySource]) -> list[StudySo
 def _training(
     name: str, plan: VtabNetwork, settings: VtabSettings, data: Dataset, *, several: bool
 ) -> StudyTraining:
-    """The training of a network on ``data``; episodes of ``several`` sources are of one of them each."""
+    """Return the training of a network on ``data``; with ``several`` sources, each episode is of one."""
     from longshot.training import get_algorithm
 
     options = {**plan.options, "seed": settings.seed}
@@ -259,7 +259,7 @@ def _without(
 
 
 def _untrainable(training: StudyTraining) -> str:
-    """Why the data do not allow for this training; "" where they do."""
+    """Say why the data do not allow for this training; "" where they do."""
     from longshot.training import check_enough, choose_classes, choose_shape, get_algorithm, training_settings
 
     settings = training_settings(**training.options)
@@ -276,7 +276,7 @@ def _untrainable(training: StudyTraining) -> str:
 
 
 def shape_of(settings: VtabSettings) -> MetaDatasetShape:
-    """Meta-Dataset's episodes within the study's limits."""
+    """Return Meta-Dataset's episodes within the study's limits."""
     return MetaDatasetShape(
         max_way=settings.max_way, max_query=settings.max_query, max_support=settings.max_support
     )
@@ -296,7 +296,7 @@ _TESTBEDS = (
 
 
 def vtab_comparisons(settings: VtabSettings) -> list[Comparison]:
-    """Those that the settings name; where they name none, all rows that were trained on the same data.
+    """List the comparisons that the settings name; if none, all rows that were trained on the same data.
 
     A comparison of which fewer than two rows are in the study is left out.
     """
@@ -310,7 +310,7 @@ def vtab_comparisons(settings: VtabSettings) -> list[Comparison]:
 
 
 def unequal_budgets(settings: VtabSettings) -> list[str]:
-    """A sentence for every comparison whose sides had other numbers of training steps."""
+    """Write a sentence for every comparison whose sides had different numbers of training steps."""
     sentences = []
     for comparison in vtab_comparisons(settings):
         steps = {side.label: side.settings[APPROACH].get("steps") for side in comparison.sides}
@@ -346,7 +346,7 @@ def _comparison(
 
 
 def _side(settings: VtabSettings, row: ApproachRow, tasks: int, *, inside: bool) -> Side:
-    """A row as data; ``inside``: whether the steps of training belong to the approach, as each paper has them."""
+    """Describe a row as data; ``inside``: whether training steps belong to the approach, as in its paper."""
     parts = backbone_parts(row.backbone)
     backbones = [_backbone(settings, part) for part in parts]
     approach = {"backbone": backbones if len(parts) > 1 else backbones[0], "method": _methods(row)}
@@ -361,7 +361,7 @@ def _side(settings: VtabSettings, row: ApproachRow, tasks: int, *, inside: bool)
 
 
 def _chain(settings: VtabSettings, name: str) -> list[VtabNetwork]:
-    """The network and those that it starts from; none for a backbone that is not trained here."""
+    """List the network and those that it starts from; none for a backbone that is not trained here."""
     chain: list[VtabNetwork] = []
     while name in settings.networks and len(chain) <= len(settings.networks):
         chain.append(settings.networks[name])
@@ -370,7 +370,7 @@ def _chain(settings: VtabSettings, name: str) -> list[VtabNetwork]:
 
 
 def _backbone(settings: VtabSettings, name: str) -> dict[str, Any]:
-    """Architecture and training of a network; of one that starts from another, that one's too."""
+    """Describe architecture and training of a network; also of the one that it starts from."""
     chain = _chain(settings, name)
     if not chain:
         return {"name": name}
@@ -391,7 +391,7 @@ def _backbone(settings: VtabSettings, name: str) -> dict[str, Any]:
 
 
 def _methods(row: ApproachRow) -> dict[str, Any]:
-    """The method of a row: one for both kinds of episodes, or one for each with all candidates."""
+    """Return the method of a row: one for both kinds of episodes, or one for each with all candidates."""
     if row.vtab == (row.md,):
         return _method(row.vtab[0])
     big = _method(row.vtab[0]) if len(row.vtab) == 1 else list(row.vtab)
@@ -417,7 +417,7 @@ def _algorithm(call: str) -> dict[str, Any]:
 
 
 def _call(text: str, load: Callable[[str], type[Any]] | None) -> dict[str, Any]:
-    """A call with every default of what it calls, where that is known here."""
+    """Describe a call with every default of what it calls, where that is known here."""
     name, settings = parse_call(text)
     defaults = {} if load is None else call_defaults(load(name).__init__)
     own = {key: value for key, value in defaults.items() if value is not Parameter.empty and key != "size"}
@@ -425,7 +425,7 @@ def _call(text: str, load: Callable[[str], type[Any]] | None) -> dict[str, Any]:
 
 
 def _steps(settings: VtabSettings, name: str) -> Any:
-    """Steps of all trainings behind a network; words where a training takes those of its recipe, None without one."""
+    """Sum the steps of all trainings behind a network; words if one takes its recipe's, None without one."""
     chain = _chain(settings, name)
     if not chain:
         return None
@@ -436,7 +436,7 @@ def _steps(settings: VtabSettings, name: str) -> Any:
 
 
 def _row_data(settings: VtabSettings, row: ApproachRow) -> list[str]:
-    """What the networks of a row have seen."""
+    """List the data that the networks of a row have seen."""
     words: dict[str, None] = {}
     for part in backbone_parts(row.backbone):
         for network in _chain(settings, part):

@@ -32,11 +32,11 @@ class VtabPlan(Plan):
 
     @property
     def episodic(self) -> list[StudySource]:
-        """The sources of episodes."""
+        """List the sources of episodes."""
         return [source for source in self.sources if source.role == "md"]
 
     def draws_of(self, settings: VtabSettings, row: ApproachRow) -> list[str]:
-        """The testbeds of a row's episodes."""
+        """List the testbeds of a row's episodes."""
         return [episodes_name(settings, source.name, row.tasks) for source in self.episodic]
 
 
@@ -44,13 +44,13 @@ VtabLab = Lab[VtabSettings, Sequence[StudySource]]
 
 
 def plan_of(lab: VtabLab) -> VtabPlan:
-    """The plan that the lab carries out."""
+    """Return the plan that the lab carries out."""
     assert isinstance(lab.plan, VtabPlan)
     return lab.plan
 
 
 def make_vtab_plan(settings: VtabSettings, sources: Sequence[StudySource]) -> VtabPlan:
-    """Networks, testbeds and rows; what cannot be had for one source is left out and said."""
+    """Plan networks, testbeds and rows; what a source does not allow is left out and reported."""
     left_out = [f"{source.name} is left out: {source.problem}." for source in sources if source.problem]
     notes = [source.note for source in sources if source.note and not source.problem]
     networks, rows, lacking = make_networks(settings, make_rows(settings), sources)
@@ -82,7 +82,7 @@ def make_vtab_plan(settings: VtabSettings, sources: Sequence[StudySource]) -> Vt
 
 
 def _evaluations(settings: VtabSettings, plan: VtabPlan) -> list[Evaluation]:
-    """What is to be evaluated; of several candidates the first stands for the one that will be chosen."""
+    """List the evaluations; of several candidates the first stands for the one that will be chosen."""
     listed = []
     big = list(plan.big)
     for row in plan.rows:
@@ -101,12 +101,12 @@ def _evaluations(settings: VtabSettings, plan: VtabPlan) -> list[Evaluation]:
 
 
 def episodes_name(settings: VtabSettings, source: str, tasks: int) -> str:
-    """The testbed of so many episodes of a source."""
+    """Name the testbed of so many episodes of a source."""
     return source if tasks == settings.tasks else f"{source}-{tasks}-episodes"
 
 
 def episodes(settings: VtabSettings, source: StudySource, tasks: int, ways: int) -> Draw:
-    """Episodes of the source's test classes; Omniglot's characters of one alphabet, as Meta-Dataset draws them.
+    """Describe episodes of the source's test classes; Omniglot's of one alphabet each, as in Meta-Dataset.
 
     ``ways`` is the most that an episode of this source can have. Fewer episodes are the first of more. With a folder of
     specs in ``replay`` they are Meta-Dataset's own.
@@ -140,14 +140,14 @@ def _split(settings: VtabSettings, source: StudySource) -> str | None:
 
 
 def _usable(settings: VtabSettings, source: StudySource) -> Pool:
-    """The classes of episodes that have enough images."""
+    """Return the classes of episodes that have enough images."""
     classes = source.data.split_classes(_split(settings, source))
     enough = source.data.sizes[classes] >= shape_of(settings).min_images
     return Pool(source.data, classes[enough])
 
 
 def _most_ways(settings: VtabSettings, source: StudySource) -> int:
-    """The most classes that an episode of the source can have; below 2 there is none."""
+    """Return the most classes that an episode of the source can have; below 2 there is none."""
     pool = _usable(settings, source)
     if not _by_alphabet(source):
         return len(pool.classes)
@@ -166,12 +166,12 @@ def _few_classes(settings: VtabSettings, source: StudySource) -> str:
 
 
 def choice_name(source: str) -> str:
-    """The testbed that settings are chosen on."""
+    """Name the testbed that settings are chosen on."""
     return f"{source}-choice"
 
 
 def fitted_episode(settings: VtabSettings, source: StudySource) -> BigEpisode:
-    """The big episode of a source: as many images as are asked for, or as there are."""
+    """Return the big episode of a source: as many images as are asked for, or as there are."""
     sizes = {part: len(rows) for part, rows in split_rows(source.data).items()}
     requested = {name: getattr(settings, name) for name in _BIG}
     return BigEpisode(
@@ -181,7 +181,7 @@ def fitted_episode(settings: VtabSettings, source: StudySource) -> BigEpisode:
 
 
 def big_draw(source: str, episode: BigEpisode, part: str) -> Draw:
-    """A big episode as data: ``final`` asks for the test images, ``choice`` for the validation images."""
+    """Describe a big episode as data: ``final`` asks for the test images, ``choice`` for validation ones."""
     words = {"shape": "big episode", "part": part, **{name: getattr(episode, name) for name in _BIG}}
     name = source if part == "final" else choice_name(source)
     return Draw(name, source, words, make=episode.final if part == "final" else episode.choice)
@@ -213,7 +213,7 @@ def shuffled_draw(source: str, episode: BigEpisode, testbed: Testbed, seed: int)
 
 
 def _notes(settings: VtabSettings, sources: Sequence[StudySource], big: dict[str, BigEpisode]) -> list[str]:
-    """What differs from the paper's protocol, and what is worth knowing about the sources; with the real sizes."""
+    """Note what differs from the paper's protocol, and facts on the sources, with their real sizes."""
     sentences = []
     episodic = [source for source in sources if source.role == "md"]
     unsplit = [source.name for source in episodic if _split(settings, source) is None]
@@ -231,7 +231,7 @@ def _notes(settings: VtabSettings, sources: Sequence[StudySource], big: dict[str
 
 
 def _episode_notes(settings: VtabSettings, source: StudySource) -> list[str]:
-    """Whether episodes of a source are narrower than the protocol's, or leave classes out."""
+    """Note whether episodes of a source are narrower than the protocol's, or leave classes out."""
     sentences, shape, ways = [], shape_of(settings), _most_ways(settings, source)
     if ways < shape.min_way:
         sentences.append(
@@ -249,7 +249,7 @@ def _episode_notes(settings: VtabSettings, source: StudySource) -> list[str]:
 
 
 def _big_notes(settings: VtabSettings, big: dict[str, BigEpisode]) -> list[str]:
-    """What big episodes learn from, by the sizes they really have."""
+    """Note what big episodes learn from, by their real sizes."""
     if not big:
         return []
     by_size: dict[tuple[int, int], list[str]] = {}

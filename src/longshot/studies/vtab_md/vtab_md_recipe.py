@@ -74,7 +74,7 @@ class VtabMd(Recipe[VtabSettings, Sequence[StudySource]]):
     def open_data(
         self, settings: VtabSettings, datasets: Sequence[GivenDataset], name: str
     ) -> list[StudySource]:
-        """The sources: those of the settings, those given by name, and a plain dataset cut into sources."""
+        """Open the sources: those of the settings, those given by name, and those cut from one dataset."""
         named, plain = read_given(datasets)
         if len(plain) > 1:
             names = ", ".join(f"'{dataset.label}'" for dataset in plain[:2])
@@ -95,34 +95,34 @@ class VtabMd(Recipe[VtabSettings, Sequence[StudySource]]):
         order, roles = list(TITLES), ("md", *GROUPS, "upstream")
 
         def rank(source: StudySource) -> tuple[int, int]:
-            """As the paper lists them, one's own behind."""
+            """Order sources as the paper lists them, the user's own last."""
             return roles.index(source.role), order.index(source.name) if source.official else len(order)
 
         return sorted(sources, key=rank)
 
     def sources(self, data: Sequence[StudySource]) -> Mapping[str, Dataset]:
-        """All sources by name, those that only train last."""
+        """Return all sources by name, those that only train last."""
         return {source.name: source.data for source in data}
 
     def identity(self, data: Sequence[StudySource]) -> Mapping[str, str]:
-        """The same for all sources: more may be added later."""
+        """Return the same identity for all sources: more may be added later."""
         return {"name": "VTAB+MD", "fingerprint": ""}
 
     def plan(self, settings: VtabSettings, data: Sequence[StudySource]) -> VtabPlan:
-        """Networks, testbeds and rows that can be had with these sources."""
+        """Plan networks, testbeds and rows that are possible with these sources."""
         return make_vtab_plan(settings, data)
 
     def comparisons(self, settings: VtabSettings) -> list[Comparison]:
-        """Rows that differ in one factor, as the settings name them."""
+        """List comparisons of rows that differ in one factor, as the settings name them."""
         return vtab_comparisons(settings)
 
     def claims(self, settings: VtabSettings) -> list[Claim[VtabLab]]:
-        """Those of the paper's claims that the rows of these settings are about."""
+        """List those of the paper's claims that the rows of these settings are about."""
 
         return vtab_claims(settings)
 
     def work(self, lab: VtabLab) -> None:
-        """Testbeds, networks, the choice among candidates, then all rows."""
+        """Make testbeds and networks, choose among candidates, then evaluate all rows."""
         plan = plan_of(lab)
         lab.folder.remember_sources(lab.datasets)
         for draw in plan.draws:  # before anything is trained
@@ -153,13 +153,13 @@ class VtabMd(Recipe[VtabSettings, Sequence[StudySource]]):
         lab.notes += floor_notes(vtab_scores(lab))
 
     def tables(self, lab: VtabLab) -> list[TableFile]:
-        """Aggregates, every source, floors, differences, settings chosen, networks."""
+        """Make the tables: aggregates, every source, floors, differences, settings chosen, networks."""
         from longshot.studies.vtab_md.vtab_md_tables import vtab_tables
 
         return vtab_tables(lab, vtab_scores(lab))
 
     def figures(self, lab: VtabLab) -> Drawings:
-        """The layouts of the paper's figures, for one's own numbers and the printed ones."""
+        """Return the layouts of the paper's figures, for the study's own numbers and the printed ones."""
         from longshot.studies.vtab_md.vtab_md_figures import vtab_figures
 
         return vtab_figures(lab.settings, vtab_scores(lab))
@@ -331,7 +331,7 @@ STATEMENTS = (
 
 
 def vtab_claims(settings: VtabSettings) -> list[Claim[VtabLab]]:
-    """The claims whose rows a comparison of these settings sets against each other; other pairs are left out."""
+    """List the claims whose rows are compared by these settings; other pairs are left out."""
     compared = {
         (first.label, second.label): comparison.factor
         for comparison in vtab_comparisons(settings)
@@ -356,7 +356,7 @@ def vtab_claims(settings: VtabSettings) -> list[Claim[VtabLab]]:
 
 
 def _measure(statement: Statement, lab: VtabLab) -> Sequence[Measured]:
-    """A number for every pair of rows and everything they are compared on."""
+    """Measure a number for every pair of rows and everything they are compared on."""
     scores = vtab_scores(lab)
     rows = {row.name for row in scores.rows}
     pairs = [pair for pair in statement.pairs if rows.issuperset(pair)]
@@ -404,7 +404,7 @@ def _places(statement: Statement, scores: VtabScores) -> list[tuple[str, str, tu
 
 
 def _number(scores: VtabScores, pair: Pair, label: str, on: str, sources: Sequence[str]) -> Measured | None:
-    """The first row minus the second, the mean over sources; None where a row lacks one of them."""
+    """Measure the first row minus the second, mean over sources; None where a row lacks one of them."""
     differences: list[Floats] = []
     for source in sources:
         difference = scores.paired(*pair, source)

@@ -52,12 +52,12 @@ class AggregatePart:
 
     @property
     def complete(self) -> bool:
-        """Whether the mean may bear the benchmark's name."""
+        """Tell whether the mean may have the benchmark's name."""
         return self.official == self.total == len(self.sources)
 
     @property
     def title(self) -> str:
-        """The benchmark's name, or how far from it the sources are."""
+        """Return the benchmark's name, or how far from it the sources are."""
         benchmark, noun = ("MD-v2", "source") if self.key == "md" else ("VTAB-v2", "task")
         kind = "" if self.key in ("md", "all") else f"{self.key} "
         if self.complete:
@@ -70,7 +70,7 @@ class AggregatePart:
 
     @property
     def short(self) -> str:
-        """As the title, where there is little room."""
+        """Return a shorter title, where there is little room."""
         if self.complete:
             return self.title
         kind = {"md": "episodes", "all": "big episodes"}.get(self.key, self.key)
@@ -97,7 +97,7 @@ class VtabScores:
     )  # of the query images of unbalanced sources [Q]
 
     def interval(self, row: str, source: str) -> Interval | None:
-        """Mean with its 95 % interval: Student t over episodes, Wilson over the test images of a big episode.
+        """Return the mean with its 95 % interval: Student t over episodes, Wilson over big episodes' images.
 
         Student t over weighted test images where a big episode is unbalanced.
         """
@@ -114,7 +114,7 @@ class VtabScores:
         return next(member.role for member in self.sources if member.name == source)
 
     def parts(self) -> list[AggregatePart]:
-        """The aggregates that have at least one source here."""
+        """List the aggregates that have at least one source here."""
         parts = []
         for key in PARTS:
             members = [s for s in self.sources if s.role == key or (key == "all" and s.role in GROUPS)]
@@ -125,7 +125,7 @@ class VtabScores:
         return parts
 
     def aggregate(self, row: str, part: AggregatePart) -> Interval | None:
-        """Mean over sources, each counting once: half² = Σ half_i² / k². None where the row lacks one of them."""
+        """Average over sources, each counting once: half² = Σ half_i² / k². None where the row lacks one."""
         intervals = [self.interval(row, source) for source in part.sources]
         present = [interval for interval in intervals if interval is not None]
         if len(present) < len(intervals):
@@ -138,7 +138,7 @@ class VtabScores:
         return Interval(mean, mean - reach, mean + reach, len(present))
 
     def paired(self, row: str, minus: str, source: str) -> Floats | None:
-        """``row`` minus ``minus`` on every episode or test image that both have, [n]; None where one has none."""
+        """Subtract ``minus`` from ``row`` on each episode or test image that both have; None without, [n]."""
         first, second = (self.values.get((approach, source)) for approach in (row, minus))
         if first is None or second is None:
             return None
@@ -147,7 +147,7 @@ class VtabScores:
         return difference
 
     def difference(self, row: str, minus: str, source: str) -> Interval | None:
-        """The mean of :meth:`paired` with its 95 % interval."""
+        """Return the mean of :meth:`paired` with its 95 % interval."""
         values = self.paired(row, minus, source)
         return None if values is None else mean_interval(values)
 
@@ -162,7 +162,7 @@ class VtabScores:
         return difference is None or (difference.low is not None and difference.low > 0)
 
     def marks(self, source: str) -> dict[str, str]:
-        """Row → "best" or "tied" at the first place of a source, by the rule of all studies.
+        """Map each row at the first place of a source to "best" or "tied", by the rule of all studies.
 
         Rows are ranked among those of their kind: inductive or transductive there, and trained on the same data. A row
         that did not learn a big episode has no place there.
@@ -171,7 +171,7 @@ class VtabScores:
 
     @cached_property
     def _marks(self) -> dict[str, dict[str, str]]:
-        """Source → row → mark; rows with fewer episodes are compared on those that all have."""
+        """Map source → row → mark; rows with fewer episodes are compared on those that all have."""
         # A row may be inductive on episodes and transductive on big ones: it stands in the table once for each.
         lines = [
             (row.name, kind, TableRow((row.name,), f"{self.settings.get((row.name, kind), '')}, {row.group}"))
@@ -258,7 +258,7 @@ def image_values(scores: Scores, testbed: str, backbone: str, method: str) -> Fl
 
 
 def supportless(testbed: Testbed) -> int:
-    """Classes of a big episode without a support image."""
+    """Count the classes of a big episode without a support image."""
     shots: Ragged = testbed.column("shots")
     return int((shots.row(0) == 0).sum())
 
@@ -279,7 +279,7 @@ class Choice:
 
     @property
     def tied(self) -> list[str]:
-        """The candidates with the highest accuracy."""
+        """List the candidates with the highest accuracy."""
         best = max(self.accuracy.values())
         return [
             call for call, accuracy in self.accuracy.items() if math.isclose(accuracy, best, abs_tol=1e-12)
@@ -287,12 +287,12 @@ class Choice:
 
     @property
     def chosen(self) -> str:
-        """The first of those with the best mean."""
+        """Return the first of those with the best mean."""
         return self.tied[0]
 
     @property
     def notes(self) -> list[str]:
-        """A tie, and a choice among candidates of which none is above the best constant answer."""
+        """Note a tie, and a choice among candidates none of which is above the best constant answer."""
         best = 100 * max(self.accuracy.values())
         sentences = []
         if len(self.tied) > 1:
@@ -348,7 +348,7 @@ def choose(row: str, values: Mapping[str, Sequence[Floats]], floors: Sequence[Fl
 
 
 def choices_of(lab: VtabLab) -> dict[str, Choice]:
-    """Row → the choice among its candidates, made once; rows with a single candidate have none."""
+    """Map each row to the choice among its candidates, made once; rows with a single candidate have none."""
     return lab.once("choices", lambda: _choices(lab), of_scores=False)
 
 
@@ -368,7 +368,7 @@ def _choices(lab: VtabLab) -> dict[str, Choice]:
 
 
 def big_method(lab: VtabLab, row: str) -> str | None:
-    """What a row runs on big episodes: its only method, or the candidate that was chosen."""
+    """Return what a row runs on big episodes: its only method, or the candidate that was chosen."""
     [approach] = [each for each in plan_of(lab).rows if each.name == row]
     if not approach.vtab or not plan_of(lab).big:
         return None
@@ -377,7 +377,7 @@ def big_method(lab: VtabLab, row: str) -> str | None:
 
 
 def vtab_scores(lab: VtabLab) -> VtabScores:
-    """The numbers of all rows, read once."""
+    """Return the numbers of all rows, read once."""
     return lab.once("scores", lambda: _scores(lab))
 
 

@@ -68,14 +68,14 @@ class StudySource:
 
     @property
     def title(self) -> str:
-        """As the paper's tables call it."""
+        """Return the name that the paper's tables have for it."""
         if not self.official:
             return self.name
         return TITLES[self.name]
 
 
 def role_of(key: str) -> tuple[str, str, bool]:
-    """(role, name, official) of ``omniglot``, ``pets``, ``md:mine`` or ``structured:mine``; UserError for others."""
+    """Return (role, name, official) of ``pets``, ``md:mine`` or ``structured:mine``; UserError for others."""
     match = NAME.fullmatch(key)
     role, name = (match["role"], match["name"]) if match else (None, key)
     if role is None and name in MD:
@@ -96,7 +96,7 @@ def role_of(key: str) -> tuple[str, str, bool]:
 
 
 def open_sources(named: Mapping[str, GivenDataset], seed: int) -> list[StudySource]:
-    """The datasets of the named sources, each called as its source; UserError where one cannot be opened.
+    """Open the datasets of the named sources, each called as its source; UserError where one fails.
 
     One that is there but cannot be a big episode says so as its ``problem``.
     """
@@ -135,7 +135,7 @@ def _check_task(data: Dataset, name: str) -> None:
 
 
 def cut_dataset(data: Dataset, cut: CutSettings, seed: int) -> list[StudySource]:
-    """One dataset as upstream data and sources like those of VTAB+MD, for trying the protocol.
+    """Cut one dataset into upstream data and sources like those of VTAB+MD, for trying the protocol.
 
     Its train classes are upstream; where it has no splits its classes are halved. Each of the first ``cut.md`` branches
     with enough test classes is a source of episodes. Images of its test classes (``cut.images`` of them, None: all) are
@@ -190,7 +190,7 @@ def _attributes(data: Dataset) -> list[str]:
 
 
 def relabelled(data: Dataset, name: str, labels: Sequence[str], rows: Ints) -> Dataset:
-    """The images at ``rows`` [M] in other classes; ``labels`` [N] are those of all images."""
+    """Return the images at ``rows`` [M] in other classes; ``labels`` [N] are those of all images."""
     return assemble(
         name, data.source, np.array(labels)[rows], data.keys.take(pa.array(rows)), RowsStore(data.store, rows)
     )
@@ -209,7 +209,7 @@ class _Joined:
 
 
 def union(parts: Mapping[str, Dataset], train: Sequence[str], validate: Sequence[str]) -> Dataset:
-    """Several datasets as one, a branch each, so that siblings are classes of one dataset.
+    """Join several datasets into one, a branch each, so that siblings are classes of one dataset.
 
     Train classes are those of ``train`` (all of a dataset without splits), validation classes those of ``validate``.
     """
@@ -255,7 +255,7 @@ def _members(parts: Mapping[str, Dataset], names: Sequence[str], split: str) -> 
 
 
 def absence_sentences(sources: Sequence[StudySource]) -> list[str]:
-    """What is missing, in sentences; empty where all 26 are here."""
+    """Say what is missing, in sentences; empty where all 26 are here."""
     here = {source.name for source in sources if source.official}
     vtab = {name: task.title for name, task in VTAB.items()}
     sentences = []
@@ -323,7 +323,7 @@ class ApproachSettings(Record):
     @model_validator(mode="before")
     @classmethod
     def _method_of_both(cls, values: Any) -> Any:
-        """``method`` is the method on episodes and on big ones."""
+        """Use ``method`` as the method on episodes and on big ones."""
         if not isinstance(values, Mapping):
             return values
         values = dict(values)

@@ -61,12 +61,12 @@ ROWS = {
 
 
 def printed_source() -> dict[str, Any]:
-    """Title, authors, year and short name of the paper."""
+    """Return title, authors, year and short name of the paper."""
     return published_paper(__package__).source.model_dump()
 
 
 def printed_table(number: int) -> PublishedTable:
-    """Table 4, 5, 6, 7, 8 or 9 of the paper: rows are sources by name and aggregates.
+    """Return table 4, 5, 6, 7, 8 or 9 of the paper: rows are sources by name and aggregates.
 
     >>> printed_table(4).value("omniglot", "CTX")
     PrintedNumber(mean=84.55, half=0.94)
@@ -77,7 +77,7 @@ def printed_table(number: int) -> PublishedTable:
 
 
 def printed_difference(first: str, second: str, on: str) -> float | None:
-    """What the paper printed for one row minus another on a source or aggregate, as a share; None where it did not.
+    """Return the printed difference of two rows on a source or aggregate, as a share; None if not printed.
 
     >>> printed_difference("CTX", "MD-Transfer", "natural")
     0.0825
@@ -92,7 +92,7 @@ def printed_difference(first: str, second: str, on: str) -> float | None:
 
 
 def source_sheet(number: int) -> Sheet:
-    """A table as it was printed: a line per source, the aggregates last."""
+    """Return a table as it was printed: a line per source, the aggregates last."""
     table = printed_table(number)
     tasks = ([name for name in VTAB if VTAB[name].group == group] for group in GROUPS)
     lists = (list(MD), *tasks, list(AGGREGATES))
@@ -110,7 +110,7 @@ def source_sheet(number: int) -> Sheet:
 
 
 def aggregate_sheet(numbers: Sequence[int]) -> Sheet:
-    """The aggregates of some tables, a line per approach."""
+    """Return the aggregates of some tables, a line per approach."""
     blocks = []
     for number in numbers:
         table = printed_table(number)
@@ -130,7 +130,7 @@ def aggregate_sheet(numbers: Sequence[int]) -> Sheet:
 
 
 def printed_records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
-    """The printed numbers as CSV rows, shares; ``keys`` are the columns of the file."""
+    """Return the printed numbers as CSV rows, shares; ``keys`` are the columns of the file."""
     facts = []
     for number in numbers:
         table = printed_table(number)
@@ -161,7 +161,7 @@ _INTERVALS = (
 
 
 def vtab_tables(lab: VtabLab, scores: VtabScores) -> list[TableFile]:
-    """Every table of the study."""
+    """Make all tables of the study."""
     settings, choices = lab.settings, choices_of(lab)
     written = [
         aggregate_table(settings.published, scores, lab.absent),
@@ -179,7 +179,7 @@ def vtab_tables(lab: VtabLab, scores: VtabScores) -> list[TableFile]:
 
 
 def aggregate_table(published: Sequence[int], scores: VtabScores, notes: Sequence[str]) -> TableFile:
-    """The paper's figure 1 in numbers: a line per row; a column is named after a benchmark only where it is whole.
+    """Make figure 1 in numbers: a line per row; a column has a benchmark's name only where it is whole.
 
     ``published`` are the paper's tables whose aggregates stand beside.
     """
@@ -206,7 +206,7 @@ def aggregate_table(published: Sequence[int], scores: VtabScores, notes: Sequenc
 
 
 def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
-    """The layout of the paper's tables 4 to 9: a line per source, a column per row; what is absent is listed."""
+    """Make the layout of tables 4 to 9: a line per source, a column per row; what is absent is listed."""
     records: list[Fact] = []
     blocks = []
     here = {source.name: source for source in scores.sources}
@@ -247,7 +247,7 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
 
 
 def floors_table(scores: VtabScores) -> TableFile:
-    """What needs no image, and what shuffled labels give, beside every approach on the unbalanced big episodes."""
+    """Show answers without images and by shuffled labels beside all approaches on unbalanced big episodes."""
     blocks, records = [], list[Fact]()
     for source in scores.sources:
         if source.name not in scores.weights:
@@ -281,7 +281,7 @@ def floors_table(scores: VtabScores) -> TableFile:
 
 
 def differences_table(against: str, scores: VtabScores) -> TableFile:
-    """Every other row minus one row, on the same episodes and test images."""
+    """Show every other row minus one row, on the same episodes and test images."""
     compared = [approach.name for approach in scores.rows if approach.name != against]
     differences = {
         (source.name, name): difference
@@ -319,7 +319,7 @@ def differences_table(against: str, scores: VtabScores) -> TableFile:
 
 
 def choices_table(choices: Sequence[Choice]) -> TableFile:
-    """What the candidates of every row came to on the validation images; one setting for all tasks."""
+    """Show the candidates of every row on the validation images; one setting for all tasks."""
     records: list[Fact] = []
     blocks = []
     for choice in choices:
@@ -346,7 +346,7 @@ def choices_table(choices: Sequence[Choice]) -> TableFile:
 def networks_table(
     trainings: Mapping[str, StudyTraining], trained: Mapping[str, TrainingRecord]
 ) -> TableFile:
-    """What each training came to: a ceiling in minutes may have cut it."""
+    """Show the outcome of each training: a ceiling in minutes may have cut it."""
     records: list[Fact] = []
     for name, record in trained.items():
         training = trainings[name]
@@ -383,7 +383,7 @@ def _plain(key: str, value: Any) -> str:
 
 
 def _with_classes(interval: Interval | None, wider: float | None) -> str:
-    """A mean with its interval, and the one for other classes too where that tells another story."""
+    """Format a mean with its interval, and the one for other classes too where the two differ."""
     text = _percent(interval)
     if interval is None or wider is None or not widths_differ(interval.half, wider):
         return text
