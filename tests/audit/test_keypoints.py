@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ from PIL import Image, ImageDraw, ImageOps
 
 from longshot.audit import votes
 from longshot.audit.alignment import Agreement, compare, fit
-from longshot.audit.keypoints import Keypoints, describe, frame, keypoints_of, mirror
-from longshot.audit.pairs import find_pairs
+from longshot.audit.keypoints import Keypoints, describe, frame, keypoints_of, mirror, shrink
+from longshot.audit.pairs import close_pictures, find_pairs
 from longshot.audit.votes import propose
 from longshot.data import leave_out_images, open_dataset
 
@@ -124,3 +125,26 @@ def test_unlike_photographs_of_a_class_are_no_copies(shared: Path) -> None:
     juice = leave_out_images(photographs, elsewhere, (), "juice")
     some = leave_out_images(juice, juice.keys.to_pylist()[60:], (), "juice")
     assert len(some) == 60 and not len(find_pairs(some, some, device="cpu"))
+
+
+class TestSmallPictures:
+    """Copies that leave no keypoints: encoded or sized anew, without texture."""
+
+    def test_differences_of_three_are_copies_and_of_six_are_not(self) -> None:
+        small = np.tile(np.arange(768, dtype=np.uint8) // 4, (3, 1))
+        small[1] += 3
+        small[2] += 9
+        pairs, difference = close_pictures(small, small, True)
+        assert pairs.tolist() == [[0, 1]] and difference.tolist() == pytest.approx([3 / 255])
+
+    def test_pictures_of_one_colour_are_compared_with_nothing(self) -> None:
+        plain = np.full((2, 768), 200, np.uint8)
+        assert not len(close_pictures(plain, plain, True)[0])
+
+    def test_a_plain_picture_is_found_as_jpeg_and_smaller(self) -> None:
+        image = Image.new("RGB", (120, 90), "white")
+        ImageDraw.Draw(image).ellipse((20, 15, 80, 70), fill="navy")
+        file = io.BytesIO()
+        image.save(file, "JPEG", quality=50)
+        copies = np.stack([shrink(Image.open(file)), shrink(image.resize((60, 45)))])
+        assert close_pictures(shrink(image)[None], copies, False)[0].tolist() == [[0, 0], [0, 1]]

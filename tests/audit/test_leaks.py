@@ -121,7 +121,7 @@ def test_near_copies_come_from_an_earlier_comparison(photos: Path, tmp_path: Pat
     for number, file in enumerate(sorted((photos / "round" / "gold").iterdir())[:6]):
         picture = Image.open(file)
         (tmp_path / "test" / "other").mkdir(parents=True, exist_ok=True)
-        picture.save(tmp_path / "test" / "other" / f"{number}.jpg", quality=60)
+        picture.save(tmp_path / "test" / "other" / f"{number}.jpg", quality=80)
         _noise(tmp_path / "test" / "noise" / f"{number}.png", number)
     tested = open_dataset(tmp_path / "test")
     assert find_leaks([_stage(up)], _tested(tested))["images"] == 0

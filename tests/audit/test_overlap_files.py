@@ -26,7 +26,12 @@ def _pairs(rows: list[list[int]], kinds: list[int]) -> ImagePairs:
     pairs = np.array(rows, np.int64).reshape(-1, 2)
     zeros = np.zeros(len(pairs))
     return ImagePairs(
-        pairs, np.array(kinds, np.int8), zeros.astype(np.float32), zeros.astype(np.int8), "exact"
+        pairs,
+        np.array(kinds, np.int8),
+        zeros.astype(np.float32),
+        zeros.astype(np.bool_),
+        zeros.astype(np.int16),
+        "exact",
     )
 
 

@@ -28,6 +28,7 @@ _DETECTED, _CONTRAST = (
     600,
     0.01,
 )  # of SIFT: fainter keypoints than by default, since evidence is counted later
+SMALL = 16  # pixels per side of a small picture
 ROW = np.dtype([("shape", "<u2", 2), ("points", "<f2", (MOST, 4)), ("descriptors", "u1", (MOST, LENGTH))])
 
 
@@ -64,6 +65,13 @@ def frame(image: Image) -> NDArray[np.uint8]:
     scale = FRAME / max(image.size)
     size = (max(8, round(image.width * scale)), max(8, round(image.height * scale)))
     return np.asarray(image.resize(size, Resampling.BILINEAR if scale < 1 else Resampling.BICUBIC), np.uint8)
+
+
+def shrink(image: Image) -> NDArray[np.uint8]:
+    """Draw a picture in colour at 16 × 16 pixels, as bytes [768]."""
+    from PIL.Image import Resampling
+
+    return np.asarray(image.convert("RGB").resize((SMALL, SMALL), Resampling.BILINEAR), np.uint8).reshape(-1)
 
 
 def describe(image: Image) -> NDArray[Any]:

@@ -1,8 +1,9 @@
 """Pairs of images that two datasets share: exact copies, near copies, and neighbours in an embedding.
 
-What is remembered of each image is the hash of its pixels and its keypoints. The table of a dataset is made once, in
-shards, and kept in the cache: an interrupted run goes on where it was. Keypoints propose pairs (``votes``), say how
-two pictures lie on one another, and pixels decide (``alignment``).
+What is remembered of each image is the hash of its pixels, its keypoints and a small picture. The table of a dataset
+is made once, in shards, and kept in the cache: an interrupted run goes on where it was. Keypoints propose pairs
+(``votes``), say how two pictures lie on one another, and pixels decide (``alignment``). Small pictures tell what was
+only encoded or sized anew, also where there are no keypoints.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from longshot.audit.alignment import Fit, compare, fit
 from longshot.audit.candidates import Neighbours, nearest
-from longshot.audit.keypoints import ROW, Keypoints, describe, frame, keypoints_of
+from longshot.audit.keypoints import ROW, SMALL, Keypoints, describe, frame, keypoints_of, shrink
 from longshot.audit.votes import propose
 from longshot.base import cache_dir, cache_places, hash_text, progress
 from longshot.data import Dataset, ImageError, ImageStore, pixel_hash
@@ -32,7 +33,11 @@ NEIGHBOURS = 10  # pairs of each image whose pixels are compared
 SIMILARITY = 0.95  # cosine in the embedding from which a pair is listed as similar
 _MANY = 10_000  # pairs of one group of identical images that are all listed; beyond, each image once
 _DIGEST = 32
-_SIGNATURE = np.dtype([("digest", "u1", _DIGEST), ("keypoints", ROW)])
+_SIGNATURE = np.dtype([("digest", "u1", _DIGEST), ("keypoints", ROW), ("small", "u1", 3 * SMALL**2)])
+_CLOSE = 3.0  # of 255: root mean square difference of small pictures that are copies
+_TELLING = 8.0  # of 255: pictures that vary less than this look like many others
+_ROUGH = 1000.0  # more than what rounding changes in a sum of squares
+_BLOCK = 1024  # rows compared at a time: bounds memory
 _SHARD = 512  # rows: 11 MB, what a kill can cost
 _STEP = 16  # rows read together
 _FRAMES = 512  # pictures of the pixel comparison that are remembered
@@ -113,10 +118,48 @@ def find_pairs(
         close = _once(_above(hits, -1.0)[0], same)
         either_way = [np.insert(close, 2, mirrored, axis=1) for mirrored in (0, 1)]
         candidates = np.unique(np.concatenate((candidates, *either_way)), axis=0)
+    alike, difference = close_pictures(table_a["small"], table_b["small"], same)
     equal = exact @ np.array([len(b), 1])
     candidates = candidates[~np.isin(candidates[:, :2] @ np.array([len(b), 1]), equal)]
     near = _copies(a, b, table_a["keypoints"], table_b["keypoints"], candidates)
-    return _gather([_Listed.plain(exact, 0), near, _Listed.plain(similar, 2, 1 - cosine)], same, how, len(b))
+    plain = [(exact, 0, 0), (alike, 1, difference), (similar, 2, 1 - cosine)]
+    return _gather([near, *(_Listed.plain(*listed) for listed in plain)], same, how, len(b))
+
+
+def close_pictures(
+    a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool
+) -> tuple[RowPairs, NDArray[np.float32]]:
+    """Find pictures that are equal but for encoding and size, which leave few keypoints where there is no texture.
+
+    Parameters
+    ----------
+    a, b : bytes [N, 768], [M, 768]
+        Small pictures. Those of nearly one colour are compared with nothing.
+    same : bool
+        Whether both are those of one dataset.
+
+    Returns
+    -------
+    pairs : ints [P, 2]
+        Rows whose root mean square difference is at most 3 of 255.
+    difference : floats [P]
+        That difference, as a share of 255.
+    """
+    telling = [np.flatnonzero(side.std(1) >= _TELLING) for side in (a, b)]
+    limit, length = _CLOSE**2 * a.shape[1], a.shape[1]
+    columns = b[telling[1]].astype(np.float32)
+    norms, pairs = (columns**2).sum(1), [np.empty((0, 2), np.int64)]
+    for start in range(0, len(telling[0]), _BLOCK):
+        rows = telling[0][start : start + _BLOCK]
+        block = a[rows].astype(np.float32)
+        # Products are rounded, so that they only choose what is then counted in integers.
+        rough = (block**2).sum(1)[:, None] + norms - 2 * block @ columns.T
+        first, second = np.nonzero(rough <= limit + _ROUGH)
+        pairs.append(np.stack((rows[first], telling[1][second]), 1))
+    chosen = _once(np.concatenate(pairs), same)
+    exact = ((a[chosen[:, 0]].astype(np.int64) - b[chosen[:, 1]]) ** 2).sum(1)
+    difference = (np.sqrt(exact / length) / 255).astype(np.float32)
+    return chosen[exact <= limit], difference[exact <= limit]
 
 
 def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPairs:
@@ -232,7 +275,7 @@ def _gather(parts: list[_Listed], same: bool, index: str, width: int) -> ImagePa
 
 def signatures(dataset: Dataset, workers: int | None = None) -> NDArray[Any]:
     """Return the hash of the pixels and the keypoints of each image [N]; threads decode what is not in the cache."""
-    address = hash_text("longshot signatures 3", dataset.fingerprint, content_of(dataset).digest)
+    address = hash_text("longshot signatures 4", dataset.fingerprint, content_of(dataset).digest)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     file = f"{name}-{address[:32]}.npy"
     tables = (_open(cached, len(dataset)) for cached in cache_places("overlap", file))
@@ -282,4 +325,5 @@ def describe_rows(store: ImageStore, rows: range) -> tuple[NDArray[np.uint8], li
             continue
         values["digest"][position] = np.frombuffer(pixel_hash(image), np.uint8)
         values["keypoints"][position] = describe(image)
+        values["small"][position] = shrink(image)
     return values.view(np.uint8).reshape(len(rows), -1), bad
