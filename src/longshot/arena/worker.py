@@ -111,6 +111,7 @@ def work(
 ) -> int:
     """Do waiting runs until none is left (or for ever); gives the number of runs done. ``tell`` hears of each end."""
     sandbox.require()
+    clear_leftovers()
     client.patient()
     name = f"{socket.gethostname()[:30]}:{os.getpid()}:{time.time_ns() % 10**10}"
     bench = Bench(client, name)
@@ -140,6 +141,30 @@ def work(
     finally:
         with suppress(UserError):
             client.ask("POST", "/work/stop", body={"worker": name})
+
+
+def clear_leftovers() -> None:
+    """Delete the folders of runs whose worker was killed on this machine; those of living ones stay."""
+    prefix = _run_prefix()
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        process = folder.name.removeprefix(prefix).partition("-")[0]
+        if process.isdigit() and not _is_alive(int(process)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_prefix() -> str:
+    """Return how folders of runs on this machine begin; containers that share a disk differ in their host name."""
+    return f"longshot-run-{re.sub(r'[^A-Za-z0-9]', '', socket.gethostname())[:30]}-"
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 class Bench:
@@ -188,7 +213,7 @@ class Bench:
         query = {"worker": self.name, "attempt": job["attempt"]}
         base = f"/work/runs/{job['run']}"
         try:
-            with tempfile.TemporaryDirectory(prefix="longshot-run-") as folder:
+            with tempfile.TemporaryDirectory(prefix=f"{_run_prefix()}{os.getpid()}-") as folder:
                 Path(folder).chmod(0o755)
                 run = Path(folder) / f"{job['submission']:06d}" / f"seed-{job['seed']}"
                 ending = self._run(job, run, base, query)
