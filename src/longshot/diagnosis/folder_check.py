@@ -237,7 +237,7 @@ def check(
     names = _networks(backbones)
     chooser = judge or next((name for name in _installed() if name not in names), names[0])
     sheet = longshot.show_dataset(data)
-    size = _choose_sizes(data, shot)
+    size = _choose_sizes(data, sheet.copies, shot)
     folder = None if out is None else Path(out)
     settings: dict[str, Any] = {"device": device, "engine": engine}
     beds = _draw(data, chooser, size, tasks, draws, seed, settings)
@@ -317,9 +317,15 @@ def _installed() -> list[str]:
     return [name for name in NETWORKS if rows.get(name)]
 
 
-def _choose_sizes(dataset: Dataset, shot: int) -> _Sizes:
-    """Choose shots and queries that three of four classes have images for; UserError where nothing can be asked."""
+def _choose_sizes(dataset: Dataset, copies: Any, shot: int) -> _Sizes:
+    """Choose shots and queries that three of four classes have images for; UserError where nothing can be asked.
+
+    Of images that are ``copies`` of each other one counts, since tasks keep them apart.
+    """
     sizes = dataset.sizes
+    if copies is not None:
+        first = np.flatnonzero(copies.group == np.arange(len(dataset)))
+        sizes = np.bincount(dataset.labels[first], minlength=len(sizes))
     usable = sizes[sizes >= 2]
     if len(usable) < 2:
         raise UserError(
@@ -329,6 +335,8 @@ def _choose_sizes(dataset: Dataset, shot: int) -> _Sizes:
     typical = int(np.quantile(usable, 0.25))
     own_shot = min(shot, max(1, typical // 2))
     query = min(10, max(1, typical - own_shot))
+    if (usable >= own_shot + query).sum() < 2:
+        own_shot = query = 1
     left_out = []
     if single := int((sizes < 2).sum()):
         left_out.append(f"{count(single, 'class', 'classes')} with a single image cannot take part")
@@ -344,7 +352,8 @@ def _choose_sizes(dataset: Dataset, shot: int) -> _Sizes:
     most = int(np.quantile(usable, 0.5)) - 1
     references = tuple(k for k in sorted({*REFERENCES, own_shot}) if k <= most) or (1,)
     limit = max(1, _ANSWERS // len(usable) ** 2)
-    return _Sizes(min(5, len(usable)), own_shot, query, min(10, limit), references, tuple(left_out))
+    way = min(5, int((usable >= own_shot + query).sum()))
+    return _Sizes(way, own_shot, query, min(10, limit), references, tuple(left_out))
 
 
 def _draw(
