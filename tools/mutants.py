@@ -41,6 +41,7 @@ NEAREST = {
     "evaluation/compute.py": ["evaluation/test_runner.py"],
     "evaluation/dispatch.py": ["evaluation/test_adapted.py"],
     "evaluation/image_source.py": ["evaluation/test_adapted.py"],
+    "evaluation/metrics": ["evaluation/test_metrics.py"],
     "evaluation/plan.py": ["evaluation/test_runner.py"],
     "evaluation/results.py": ["evaluation/test_views.py", "evaluation/test_results.py"],
     "evaluation/run_record.py": ["evaluation/test_damaged_runs.py"],

@@ -12,8 +12,8 @@ FOLDER = "reference/api"
 ROOMS = {  # room → what its functions are about, those that users call (all that it has, where none are named)
     "longshot.data": (
         "Datasets: register, check, describe and take parts of them.",
-        "add_dataset branches check_dataset compare_content describe_dataset find_bad image_digests list_downloads "
-        "list_formats plan_download take_rows under",
+        "add_dataset check_dataset class_branches compare_content describe_dataset find_bad image_digests "
+        "list_downloads list_formats plan_download take_branch take_rows",
     ),
     "longshot.training": (
         "Training: which algorithms and search spaces there are.",

@@ -161,6 +161,7 @@ MISTAKES = [
             long=True),
     Mistake("taxonomy", "sample", ("photos",), {**QUICK, "classes": "siblings", "taxonomy": "wordnet"},
             {"FILE": "tree.csv"}, prepare=own_tree),
+    Mistake("nearest", "sample", ("photos",), {**QUICK, "classes": "alike", "judge": "pixels", "way": 4, "nearest": 1}),
     Mistake("classes", "train", ("protonet", "photos"), {"taxonomy": "tree.csv", "out": "trained", **TRAINING},
             prepare=own_tree, long=True),
     Mistake("layout", "report", ("run", "table.tex"), {"published": "semantic"},

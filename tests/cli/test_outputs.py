@@ -40,6 +40,7 @@ FILES: dict[tuple[str, str], tuple[str, ...]] = {
     ("datasets suspects", "view"): ("new.view.json",),
     ("taxonomy distances", "out"): ("new.csv",),
     ("taxonomy wordnet", "out"): ("new.csv",),
+    ("taxonomy make", "out"): ("new.csv",),
     ("taxonomy show", "picture"): ("new.png", "new.svg", "new.pdf"),
     ("splits plot", "out"): ("new.png",),
     ("doctor", "report"): ("new.json",),  # a report: tests/api/test_selftest.py
@@ -66,6 +67,7 @@ ARGUMENTS = {
     "datasets suspects": "{few} --backbone pixels --equal-files",
     "taxonomy distances": "{edges}",
     "taxonomy wordnet": "--classes {ids} --file {nouns}",
+    "taxonomy make": "{few} --backbone pixels --least 2",
     "taxonomy show": "{edges}",
     "splits plot": "random --dataset {photos} --backbone pixels",
     "doctor": "--selftest",
@@ -158,7 +160,7 @@ def test_every_output_is_known_here() -> None:
     outputs = set()
     for words, command in every_command():
         options = {str(param.name): param for param in command.params if isinstance(param, click.Option)}
-        for name in ("out", "html", "page", "view", "picture", "report", "board"):
+        for name in ("out", "html", "page", "view", "picture", "report", "board", "markdown", "junit"):
             if name in options and isinstance(options[name].type, PlaceType):
                 outputs.add((words, name))
                 assert (words, name) not in FILES or "force" in options, words
@@ -201,7 +203,7 @@ def test_what_longshot_wrote_is_replaced_and_anything_with_force(
     else:
         path.symlink_to("target")
     # An edge list or a matrix of a taxonomy may be a person's own: --force, always.
-    by_hand = ("--force",) if words in ("taxonomy wordnet", "taxonomy distances") else ()
+    by_hand = ("--force",) if words in ("taxonomy wordnet", "taxonomy distances", "taxonomy make") else ()
     run_cli(*call(words, option, world, path), *by_hand)
     assert path.read_bytes()[:8] == written[:8]
     assert path.is_symlink() is (words != "embed")

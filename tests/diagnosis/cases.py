@@ -11,14 +11,22 @@ import pyarrow.parquet as pq
 import longshot
 from remedies import QUICK, Mistake
 
-OUTPUT_FILES = {("explain", "html"): ("new.html",), ("attributes", "out"): ("new.csv", "new.parquet")}
+OUTPUT_FILES = {
+    ("explain", "html"): ("new.html",),
+    ("attributes", "out"): ("new.csv", "new.parquet"),
+    ("check", "markdown"): ("new.md",),
+    ("check", "junit"): ("new.xml",),
+}
 OUTPUT_ARGUMENTS = {
     "explain": "{bed} --no-pixels --attributes {photos.name}={light}",
     "attributes": "{photos}",
+    "check": "{few} --backbone pixels --tasks 2 --draws 2 --out {missing}-check",
 }
+OUTPUT_FOLDERS = {"check": "{few} --backbone pixels --tasks 2 --draws 2"}
 RUN_READERS = ("explain BED --run CUT --no-pixels",)
 MISTAKES = [
     Mistake("backbone", "explain", ("plain.parquet",), {"intervene": "replace"}, long=True),
+    Mistake("need", "check", ("photos",), {"need": 90, "backbones": "pixels", "tasks": 2, "draws": 2}),
     Mistake("intervene", "explain", ("plain.parquet",), {"intervene": "pixels", "backbone": np.zeros((240, 2), "f4")},
             long=True),
 ]  # fmt: skip

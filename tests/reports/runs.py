@@ -16,7 +16,7 @@ from PIL import Image
 
 from longshot.base import write_json
 from longshot.evaluation import Unit, new_run, testbed_path, write_unit
-from longshot.reports.report_data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
+from longshot.reports.report_data import COLUMNS, Cell, ReportData, ReportSeries, ReportTestbed
 from longshot.tasks import Testbed
 
 Series = Mapping[str, Any]  # backbone, method, setting, skill (chance of a right answer)
@@ -192,7 +192,7 @@ def cell(accuracy: Sequence[float] | np.ndarray, tasks: Sequence[int] | None = N
     values = np.asarray(accuracy, dtype=float)
     ones = np.ones(len(values))
     numbers = np.arange(len(values)) if tasks is None else np.asarray(tasks)
-    return replace(Cell(numbers, dict.fromkeys(METRICS, values), 5 * ones, ones, None), **changes)
+    return replace(Cell(numbers, dict.fromkeys(COLUMNS, values), 5 * ones, ones, None), **changes)
 
 
 @dataclass(frozen=True)

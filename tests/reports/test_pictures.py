@@ -13,7 +13,7 @@ from PIL import Image
 
 from longshot.base import UserError
 from longshot.reports import pictures, read_runs
-from longshot.reports.report_data import METRICS, Cell
+from longshot.reports.report_data import COLUMNS, Cell
 
 from .conftest import MakeRun
 from .runs import DEFAULT, draw_images, read_rows
@@ -21,7 +21,7 @@ from .runs import DEFAULT, draw_images, read_rows
 
 def cell(accuracy: list[float]) -> Cell:
     values = np.asarray(accuracy)
-    return Cell(np.arange(len(values)), dict.fromkeys(METRICS, values), values, values, None)
+    return Cell(np.arange(len(values)), dict.fromkeys(COLUMNS, values), values, values, None)
 
 
 def test_hardest_and_easiest_by_the_mean_over_series() -> None:

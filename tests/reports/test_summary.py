@@ -11,7 +11,7 @@ from scipy import stats
 
 from longshot.evaluation import compare
 from longshot.reports import column_marks, read_runs
-from longshot.reports.report_data import METRICS, Cell, ReportData
+from longshot.reports.report_data import COLUMNS, Cell, ReportData
 from longshot.reports.summary import (
     CorrectedComparison,
     compare_all,
@@ -187,7 +187,7 @@ def test_means_equal_up_to_rounding_are_equal() -> None:
 
 def test_numbers_of_an_entry() -> None:
     values = np.array([0.2, 0.6])
-    metrics = {**dict.fromkeys(METRICS, values), "loss": np.array([1.0, np.nan])}
+    metrics = {**dict.fromkeys(COLUMNS, values), "loss": np.array([1.0, np.nan])}
     data = report_of([Cell(np.arange(2), metrics, np.array([2.0, 4.0]), np.ones(2), None)])
     entry = summarise(data)[0, 0]
     assert (entry.bed, entry.series, entry.n, entry.mark) == (0, 0, 2, "")

@@ -65,7 +65,7 @@ def test_alphabets_cover_the_split(shared: Path) -> None:
 def test_a_file_that_is_no_spec(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(UserError, match="not a readable Meta-Dataset dataset_spec"):
+    with pytest.raises(UserError, match=r"broken\.json is not valid JSON"):
         read_source(tmp_path / "broken.json")
     with pytest.raises(UserError, match="none of Meta-Dataset's split tables"):
         read_source(tmp_path / "other.json")

@@ -71,7 +71,7 @@ def test_every_choice_writes_a_testbed(toys: Path, plain: Path, run_cli, tmp_pat
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--shape", "round"], "There is no shape 'round'; choose fixed, any, meta-dataset, like:FILE"),
+        (["--shape", "round"], "There is no shape 'round'; choose fixed, all, any, meta-dataset, like:FILE"),
         (["--shape", "like:none.parquet"], "There is no testbed file at none.parquet"),
         (["--coarsity", "500:600"], "choose --coarsity within that"),
         (["--coarsity", "30:10"], "The coarsity band 30:10 is empty"),
@@ -86,7 +86,7 @@ def test_every_choice_writes_a_testbed(toys: Path, plain: Path, run_cli, tmp_pat
         (["--alpha", "1"], "--alpha 1.0 goes with --classes semantic only"),
         (["--class-order", "order.txt"], "--class-order goes with --import only"),
         (["--taxonomy", "none.csv"], "There is no taxonomy file at none.csv"),
-        (["--rule", "coco-objects"], "goes with --instances shifted or matched only"),
+        (["--rule", "coco-objects"], "goes with --instances matched or shifted only"),
         (["--query-where", "colour == red"], "it has: viewpoint, clutter, owner, blur"),
         (["--query-where", "viewpoint == front and blur"], "for the query under the rules"),
         (["--support-where", "viewpoint == under"], "no image has the viewpoint 'under'"),

@@ -20,7 +20,7 @@ from longshot.base import (
 from longshot.cli.sample_command import HEADINGS, word_option
 from longshot.tasks import GROUPS
 
-_SAMPLER = ("Shape (how many)", "Classes (which)", "Classes by meaning")  # headings shown on request
+_SAMPLER = ("Shape (how many)", "Classes (which)", "Classes by meaning or looks")  # headings shown on request
 
 
 @click.command(cls=GroupedCommand, heading="Training", rare_groups=_SAMPLER)

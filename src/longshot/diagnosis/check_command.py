@@ -18,7 +18,7 @@ EXIT_CODES: dict[Verdict | None, int] = {None: 0, "passed": 0, "failed": 1, "und
 
 @click.command()
 @click.argument("dataset", metavar="FOLDER")
-@verb_options("check", {"judge": {"flags": ["--judge"]}})
+@verb_options("check", {"judge": {"flags": ["--judge"]}})  # -b is the network that is measured
 @json_option
 def check_command(dataset: str, out: Path | None, as_json: bool, **settings: Any) -> None:
     """Say how well a network tells the classes of FOLDER apart, and which it mixes up.

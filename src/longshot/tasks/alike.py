@@ -77,7 +77,7 @@ class AlikeClasses:
     )
 
     name: ClassVar[str] = "alike"
-    about: ClassVar[str] = "some of the nearest by the looks"
+    about: ClassVar[str] = "near by their looks"
 
     def __post_init__(self) -> None:
         several = self.judges if isinstance(self.judges, list | tuple) else [self.judges]
@@ -117,6 +117,13 @@ class AlikeClasses:
             Whose classes are drawn.
         rows : array of int
             Images of all classes that may be drawn.
+
+        Examples
+        --------
+        >>> toys = longshot.open_dataset("toybox")
+        >>> seen = AlikeClasses("pixels").with_features(toys, np.arange(toys.offsets[3]))
+        >>> seen.panel[0].features.backbone
+        'pixels'
         """
         judges: list[Judge] = []
         for each in self.panel:

@@ -223,7 +223,7 @@ class ShiftedInstances(Curated):
     """
 
     name: ClassVar[str] = "shifted"
-    about: ClassVar[str] = "support unlike the queries by a rule"
+    about: ClassVar[str] = "support unlike the queries"
     shifts: ClassVar[bool] = True
 
 
@@ -249,7 +249,7 @@ class MatchedInstances(Curated):
     """
 
     name: ClassVar[str] = "matched"
-    about: ClassVar[str] = "support like the queries by a rule"
+    about: ClassVar[str] = "support like the queries"
     shifts: ClassVar[bool] = False
 
 

@@ -101,7 +101,7 @@ class AnyShape(Shape):
     max_shot: int = 20
     query: int = 20
     name: ClassVar[str] = "any"
-    about: ClassVar[str] = "ways and shots vary from task to task"
+    about: ClassVar[str] = "ways and shots vary"
     # setting of ``sample`` → parameter
     also: ClassVar[dict[str, str]] = {"way": "max_way", "shot": "max_shot"}
 

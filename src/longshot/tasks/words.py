@@ -198,9 +198,7 @@ def _words() -> dict[str, dict[str, _Word]]:
             made = _Word(sampler.target, _settings(sampler), sampler.facts["about"], _JUDGED in sampler.bases)
             words[choice][sampler.facts["name"]] = made
     drawn_first = words["instances"]["uniform"]
-    words["instances"]["filtered"] = drawn_first._replace(
-        about="the hardest of many uniform tasks", judged=True
-    )
+    words["instances"]["filtered"] = drawn_first._replace(about="the hardest of many tasks", judged=True)
     return {
         choice: dict(sorted(table.items(), key=lambda item: (item[0] != DEFAULTS[choice], item[0])))
         for choice, table in words.items()
@@ -220,9 +218,9 @@ _EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "copies", "coar
 # headings of the settings in help; those after the third are shown on request
 GROUPS = {
     "Shape (how many)": "shape way shot query",
-    "Classes (which)": "classes nearest level coarsity taxonomy",
+    "Classes (which)": "classes level coarsity taxonomy",
     "Instances (which images)": "instances judge held_out difficulty disjoint_pools copies",
-    "Classes by meaning": "alpha beta distance reduction",
+    "Classes by meaning or looks": "alpha beta distance reduction nearest",
     "Difficult, easy, greedy": "features exclude_suspects judging target_accuracy objective temperature "
     "distance_metric raw_features refine greedy rounds start steps step_size projection",
     "Rules over attributes": "rule query_where support_where same",

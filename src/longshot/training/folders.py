@@ -201,7 +201,14 @@ def load_state(
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            state = json.loads((file.metadata() or {})[_STATE_KEY])
+            header = file.metadata() or {}
+            if _STATE_KEY not in header:
+                raise UserError(
+                    f"The checkpoint {path} has another format than this Longshot reads",
+                    "go on with the version that wrote it, delete it to train from the beginning, or choose another "
+                    "folder {out}",
+                )
+            state = json.loads(header[_STATE_KEY])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         facts, numbers = state["facts"], state["optimiser"]
     except (SafetensorError, OSError, KeyError, ValueError) as error:

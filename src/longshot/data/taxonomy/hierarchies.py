@@ -106,7 +106,8 @@ def measure_distances(
     pairs : int, at least 1
         Pairs to print. So many of the nearest and of the farthest.
     taxonomy : FILE|wordnet, str, Path or Taxonomy, optional
-        Hierarchy above the classes: a file, or wordnet for its ids. Default: that of the dataset.
+        Hierarchy above the classes: a file or wordnet. Classes of WordNet are called by its ids. Default: that
+        of the dataset.
     counts : mapping, or a file, optional
         JSON {class: images}, when SOURCE is a taxonomy file. A mapping serves too.
     out : file, optional

@@ -37,9 +37,9 @@ def given_method(handed: Any) -> Method | ImageMethod:
         return _from_estimator(handed, title, shown, defaults, identify(handed, title))
     if not callable(handed):
         raise UserError(
-            f"{handed!r:.40} ({type(handed).__name__}) is no method; give a name, a function of (support, "
-            "support_label, query, way), a classifier with fit and predict, or an object of a class derived from "
-            "longshot.models.Method."
+            f"{handed!r:.40} ({type(handed).__name__}) is no method",
+            "give a name of {list_methods()}, a function of (support, support_label, query, way), a classifier with "
+            "fit and predict, or an object of a class derived from longshot.models.Method",
         )
     function = copy.deepcopy(handed).eval().forward if isinstance(handed, nn.Module) else handed
     if inspect.isbuiltin(function):
