@@ -112,11 +112,12 @@ def curve_sheet(check: FolderCheck) -> Sheet:
 
 def class_sheet(check: FolderCheck) -> Sheet:
     """Return the worst classes of the problem of all classes."""
+    names = _names(check)
     columns = (
-        Column("Class", lambda row: row.name, key="class"),
+        Column("Class", lambda row: names[row.class_id], key="class"),
         Column("Accuracy %", lambda row: row.accuracy, "percent", key="accuracy"),
         Column("Queries", lambda row: row.queries, "count", key="queries"),
-        Column("Most often taken for", lambda row: row.taken_for or "–", key="taken_for"),
+        Column("Most often taken for", lambda row: names.get(row.taken_for, "–"), key="taken_for"),
         Column("%", lambda row: row.taken_share if row.taken_for else None, "percent", key="taken_share"),
     )
     title = f"The worst classes of {len(check.classes):,} ({check.best.backbone}, all classes at once)"
@@ -125,9 +126,10 @@ def class_sheet(check: FolderCheck) -> Sheet:
 
 def pair_sheet(check: FolderCheck) -> Sheet:
     """Return the pairs of classes that are confused most."""
+    names = _names(check)
     columns = (
-        Column("Class", lambda pair: _last(pair.first), key="first"),
-        Column("and", lambda pair: _last(pair.second), key="second"),
+        Column("Class", lambda pair: names[pair.first], key="first"),
+        Column("and", lambda pair: names[pair.second], key="second"),
         Column("Confused %", lambda pair: pair.rate, "percent", key="rate"),
         Column("Queries", lambda pair: pair.chances, "count", key="queries"),
     )
@@ -301,13 +303,19 @@ def _estimate(accuracy: Interval) -> str:
     return plus_minus(accuracy.mean, accuracy.half)
 
 
+def _names(check: FolderCheck) -> dict[str, str]:
+    """Map the id of a class to its name: the last part, or the whole id where last parts repeat."""
+    ids = check.sheet.dataset.class_ids
+    return dict(zip(ids, class_names(ids), strict=True))
+
+
 def _last(class_id: str) -> str:
     return class_id.rpartition("/")[2]
 
 
 def _pictured_pairs(check: FolderCheck) -> list[dict[str, Any]]:
     """Return the mistakes of the worst pairs as pictures, each direction with photos of the class it was taken for."""
-    best = check.best
+    best, names = check.best, _names(check)
     rows = check.results.select(testbed="all", backbone=best.backbone, method=best.method).table()
     pictured = []
     with progress("pictures", total=len(check.pairs), unit="pairs") as bar:
@@ -325,11 +333,10 @@ def _pictured_pairs(check: FolderCheck) -> list[dict[str, Any]]:
                 )
                 keys = list(dict.fromkeys(mistake.key for mistake in mistakes))[:_PICTURES]
                 if keys:
-                    names = class_names([true, predicted])
                     directions.append(
                         {
-                            "true": names[0],
-                            "predicted": names[1],
+                            "true": names[true],
+                            "predicted": names[predicted],
                             "mistakes": _pictures(check, keys),
                             "examples": _pictures(check, _examples(check, predicted)),
                         }

@@ -25,7 +25,9 @@ class ClassScore:
     tasks: int
     queries: int
     accuracy: Interval  # for other tasks of these classes
-    taken_for: str  # the class that most of its queries were given to by mistake; empty where none was
+    taken_for: (
+        str  # the id of the class that most of its queries were given to by mistake; empty where none was
+    )
     taken_share: float  # how many of its queries, where that class could be chosen, were given to it
 
     @property
@@ -186,4 +188,4 @@ def _taken_for(counted: Confusion, number: int) -> tuple[str, float]:
         return "", 0.0
     best = int(np.flatnonzero(of_class)[np.argmax(counts.count[of_class])])
     rival = int(counts.columns[best])
-    return counted.classes[rival][1].rpartition("/")[2], counted.rate(number, rival)
+    return counted.classes[rival][1], counted.rate(number, rival)
