@@ -284,7 +284,7 @@ def terminal(sheet: Sheet) -> str:
         for column, same in zip(columns, equal, strict=True)
     ]
     table = fit_table([column.title for column in columns], body, labels, title=sheet.title)
-    notes = [note.replace("Bold (best)", "* (best)") for note in sheet.footnotes()]
+    notes = [note.replace("Bold", "*") for note in sheet.footnotes()]
     return "\n\n".join([table, *(textwrap.fill(note, 80, break_on_hyphens=False) for note in notes)])
 
 

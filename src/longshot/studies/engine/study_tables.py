@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 Fact: TypeAlias = dict[str, Any]  # one line of a CSV file
 FIRST_PLACE = (
     "Bold: first place of its column among the methods of its kind; = where several share it, because paired sign-flip "
-    "tests (5 %, Holm over all pairs of this table) do not separate them from the highest mean; nothing is bold where "
-    "all share it."
+    "tests (5 %, Holm over all pairs of this table) do not separate them from the highest mean; nothing is marked "
+    "where all share it."
 )
 _LEAK_NOTE = "‡: saw images of its tests in training, (‡): classes; the notes of the study have the accuracies without."
 
