@@ -308,7 +308,8 @@ def test_details_written_by_a_bundle_are_harmless(tmp_path):
     (tmp_path / "ref" / "truth.json").write_text(json.dumps({"tasks": [task], "t95": {}, "key": key}))
     handover.hand_on(tmp_path / "submission", tmp_path / "res", answered, key)
     (tmp_path / "res" / "metadata").write_text("ingestionExitCode: 0\n")
-    room = {**os.environ, "PYTHONPATH": str(sandbox.PROGRAM.parent)}  # where its 'inside' lies
+    beside = (sandbox.PROGRAM.parent, sandbox.PACKAGE / "statistics")  # a bundle has their files beside it
+    room = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, beside))}
     command = [sys.executable, str(bundle.PROGRAMS / "bundle_scoring.py"), str(tmp_path), str(tmp_path)]
     subprocess.run(command, check=True, env=room, timeout=120)
     assert IMAGE in check_harmless((tmp_path / "detailed_results.html").read_text())

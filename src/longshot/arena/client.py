@@ -51,6 +51,7 @@ class Client:
     """
 
     pause, beat = PAUSE, BEAT
+    folder: Path | None = None  # the competition is the server's
 
     def __init__(self, url: str, token: str | None = None, *, tries: int = TRIES) -> None:
         import requests

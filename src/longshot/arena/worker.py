@@ -45,6 +45,7 @@ class WorkClient(Protocol):
 
     pause: float  # seconds between two questions when nothing waits
     beat: float  # seconds between two signs of life, which also carry what was printed
+    folder: Path | None  # where the competition lies, if on this machine
 
     def ask(
         self,
@@ -190,9 +191,9 @@ class Bench:
         """Read the competition as the server has it now."""
         if settings == self.settings:
             return
-        folder = self.blobs / "competition"
+        folder = self.client.folder or self.blobs / "competition"
         folder.mkdir(exist_ok=True)
-        if settings["requirements"]:
+        if settings["requirements"] and self.client.folder is None:
             write_text(folder / settings["settings"]["requirements"], settings["requirements"])
         values = _tuples(settings["settings"])
         self.competition = read_record(Competition, {**values, "folder": folder}, "The server's competition")
@@ -329,6 +330,7 @@ class LocalClient:
 
     def __init__(self, folder: Path, person: Person = HOST, *, lease: float | None = None) -> None:
         self.context, self.person = ServerContext(folder), person
+        self.folder: Path | None = folder
         self.context.lease = lasting = queue.LEASE if lease is None else lease
         self.pause, self.beat = 1.0, lasting / 4
 
