@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -308,7 +309,13 @@ def test_details_written_by_a_bundle_are_harmless(tmp_path):
     (tmp_path / "ref" / "truth.json").write_text(json.dumps({"tasks": [task], "t95": {}, "key": key}))
     handover.hand_on(tmp_path / "submission", tmp_path / "res", answered, key)
     (tmp_path / "res" / "metadata").write_text("ingestionExitCode: 0\n")
-    room = {**os.environ, "PYTHONPATH": str(sandbox.PROGRAM.parent)}  # where its 'inside' lies
+    shutil.copy(
+        sandbox.PACKAGE / "statistics" / "estimate_text.py", tmp_path
+    )  # a bundle has it beside its programs
+    room = {
+        **os.environ,
+        "PYTHONPATH": f"{sandbox.PROGRAM.parent}{os.pathsep}{tmp_path}",
+    }  # where its 'inside' lies
     command = [sys.executable, str(bundle.PROGRAMS / "bundle_scoring.py"), str(tmp_path), str(tmp_path)]
     subprocess.run(command, check=True, env=room, timeout=120)
     assert IMAGE in check_harmless((tmp_path / "detailed_results.html").read_text())

@@ -56,7 +56,9 @@ def test_every_step_of_the_dial_counts_for_the_claim(planted: Planted) -> None:
     lab = planted.lab(**CHANGES)
     (claim,) = [each for each in judge(hard_claims(lab.settings), lab) if each.claim.id == "dial"]
     assert claim.verdict == "confirmed"
-    assert [number.measured.value for number in claim.numbers] == pytest.approx([0.2, 0.1, 0.05, 0.25])
+    assert [number.measured.value for number in claim.numbers] == pytest.approx(
+        [0.2, 0.1]
+    )  # ridge is not the paper's
 
 
 def test_the_picture_is_drawn(planted: Planted, tmp_path: Path) -> None:
