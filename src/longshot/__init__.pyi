@@ -52,6 +52,7 @@ from .data import Taxonomy as Taxonomy
 from .tasks import Split as Split
 from .training import TrainedNetwork as TrainedNetwork
 from .tasks import FixedShape as FixedShape
+from .tasks import AllShape as AllShape
 from .tasks import AnyShape as AnyShape
 from .tasks import MetaDatasetShape as MetaDatasetShape
 from .tasks import ShapeLike as ShapeLike

@@ -75,6 +75,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
             "inspect",
             "measure_attributes",
             "explain",
+            "check",
         ),
         *("list_methods", "check_method", "evaluate", "compare", "report", "train", "tune", "run_study"),
         *("bench", "release", "verify", "score", "estimate", "doctor"),

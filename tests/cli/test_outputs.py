@@ -28,7 +28,7 @@ NOTES = "These are my notes, and there is no copy of them.\n"
 FILES: dict[tuple[str, str], tuple[str, ...]] = {
     ("sample", "out"): ("new.parquet",),
     ("split", "out"): ("new.json",),
-    ("report", "out"): ("new.html", "new.md", "new.csv", "new.tex", "new.json"),
+    ("report", "out"): ("new.html", "new.md", "new.csv", "new.tex", "new.json", "new.txt"),
     ("inspect", "html"): ("new.html",),
     ("score", "out"): ("new.csv", "new.parquet"),
     ("embed", "out"): ("new.npy",),
@@ -73,7 +73,7 @@ ARGUMENTS = {
     "doctor": "--selftest",
 }
 ENDINGS = [  # of another format
-    ("report", "out", "x.pdf", ".html or .htm or .md or .csv or .tex or .json"),
+    ("report", "out", "x.pdf", ".html or .htm or .md or .csv or .tex or .json or .txt"),
     ("sample", "out", "x.csv", ".parquet"),
     ("split", "out", "x.yaml", ".json"),
     ("score", "out", "x.json", ".parquet or .csv"),

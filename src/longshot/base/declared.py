@@ -52,7 +52,7 @@ def declared_classes(package: str, *files: str) -> tuple[Declared, ...]:
     """Return the classes of a package's own files that say ``name = "…"`` themselves, by file and place.
 
     >>> [each.facts["name"] for each in declared_classes("longshot.tasks", "shapes")]
-    ['fixed', 'any', 'like']
+    ['fixed', 'any', 'like', 'all']
     """
     folder = PACKAGE.joinpath(*package.split(".")[1:])
     paths = [folder / f"{name}.py" for name in files] or sorted(folder.glob("*.py"))

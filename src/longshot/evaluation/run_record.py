@@ -329,12 +329,12 @@ def _merge_choices(total: dict[str, Any], other: Mapping[str, Any]) -> None:
 
 
 def _sessions(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """List each session once in the order of start, as its writer recorded it, finished if there is such."""
+    """List each session once in the order of start, as its writer recorded it last."""
     by_writer: dict[Any, dict[str, Any]] = {}
     for session in sessions:
         key = (session.get("writer"), session.get("started"))
         earlier = by_writer.get(key)
-        if earlier is None or earlier.get("finished") is None:
+        if earlier is None or (session.get("finished") or "") >= (earlier.get("finished") or ""):
             by_writer[key] = session
     return sorted(by_writer.values(), key=lambda session: str(session.get("started")))
 
