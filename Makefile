@@ -32,7 +32,7 @@ demo: $(VENV)/.demo
 	@tools/timed.sh demo $(BIN)/longshot demo
 
 lint: $(VENV)/.dev
-	@tools/timed.sh lint bash -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python tools/check_names.py src tests benchmarks tools && $(BIN)/codespell && $(BIN)/python tools/release.py fragments && $(BIN)/python tools/budgets.py && $(BIN)/python tools/doors.py && $(BIN)/lint-imports --no-cache && $(BIN)/mypy'
+	@tools/timed.sh lint bash -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python tools/check_names.py src tests benchmarks tools && $(BIN)/codespell && $(BIN)/python tools/release.py fragments && $(BIN)/python tools/budgets.py && $(BIN)/python tools/docstrings.py && $(BIN)/python tools/doors.py && $(BIN)/lint-imports --no-cache && $(BIN)/mypy'
 
 test: lint
 	@tools/timed.sh tests $(BIN)/python -m pytest -n auto --dist worksteal --durations=20

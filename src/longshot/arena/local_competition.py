@@ -87,7 +87,6 @@ def work(
     int
         The number of runs done.
     """
-    environments.equipment(load(folder))  # the sentence names this folder, not the worker's copy of it
     with LocalClient(Path(folder), WORKER) as client:
         return worker.work(client, forever=forever, tell=tell)
 
