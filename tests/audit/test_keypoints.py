@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageOps
 
 from longshot.audit import votes
 from longshot.audit.alignment import Agreement, compare, fit
-from longshot.audit.keypoints import Keypoints, describe, frame, keypoints_of, mirror, shrink
+from longshot.audit.keypoints import Keypoints, describe, frame, keypoints_of, mirror, shrink, tile_difference
 from longshot.audit.pairs import close_pictures, find_pairs
 from longshot.audit.votes import propose
 from longshot.data import leave_out_images, open_dataset
@@ -138,8 +138,20 @@ class TestSmallPictures:
         assert pairs.tolist() == [[0, 1]] and difference.tolist() == pytest.approx([3 / 255])
 
     def test_pictures_of_one_colour_are_compared_with_nothing(self) -> None:
-        plain = np.full((2, 768), 200, np.uint8)
+        plain = np.tile(np.array([40, 250, 3], np.uint8), (2, 256))
         assert not len(close_pictures(plain, plain, True)[0])
+
+    def test_pictures_that_look_like_many_others_are_no_copies(self) -> None:
+        """Eleven of a camera that never moves; ten are few enough."""
+        alike = np.tile(np.arange(768, dtype=np.uint8) // 4, (12, 1))
+        assert not len(close_pictures(alike, alike, True)[0])
+        assert len(close_pictures(alike[:11], alike[:11], True)[0]) == 55
+
+    def test_a_small_thing_that_is_not_in_both_shows_in_its_tile(self) -> None:
+        image = _photo(3)
+        other = image.copy()
+        ImageDraw.Draw(other).rectangle((20, 20, 40, 40), fill="black")
+        assert tile_difference(image, image) == 0 and tile_difference(image, other) > 12
 
     def test_a_plain_picture_is_found_as_jpeg_and_smaller(self) -> None:
         image = Image.new("RGB", (120, 90), "white")

@@ -301,7 +301,7 @@ class TestWrongTypes:
             ({"backbones": ["pixels", None]}, "backbones is None (NoneType), but it must be"),
             (
                 {"methods": 3},
-                "3 (int) is no method; give a name, a function of (support, support_label, query, way)",
+                "3 (int) is no method; give a name of longshot.list_methods(), a function of",
             ),
             ({"testbeds": 3}, "testbeds is or holds 3 (int), but it must be a Testbed"),
             ({"testbeds": [None]}, "testbeds is or holds None (NoneType)"),

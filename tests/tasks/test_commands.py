@@ -161,9 +161,8 @@ def test_inspect_of_damaged_and_foreign_files(easy: Path, run_cli, tmp_path: Pat
 
 def test_grocery_end_to_end(shared: Path, run_cli, tmp_path: Path) -> None:
     archive = shared / "data" / "grocery128.zip"
-    run_cli(
-        "sample", archive, "--classes", "siblings", "--level", "1", "--tasks", "100", "-o", tmp_path / "g"
-    )
+    siblings = ("--classes", "siblings", "--level", "1", "--copies", "equal")
+    run_cli("sample", archive, *siblings, "--tasks", "100", "-o", tmp_path / "g")
     assert "verified" in run_cli("inspect", tmp_path / "g", "--verify").stdout
     bed = Testbed.load(tmp_path / "g")
     assert {len({c.split("/")[0] for c in task.classes}) for task in bed} == {1}

@@ -195,7 +195,7 @@ def _near_pairs(dataset: Dataset) -> Ints:
     from longshot.models import content_of
 
     # The number counts the ways in which ``find_pairs`` has searched.
-    address = hash_text("longshot copies 3", dataset.fingerprint, content_of(dataset).digest)
+    address = hash_text("longshot copies 4", dataset.fingerprint, content_of(dataset).digest)
     for file in cache_places("copies", f"{address[:32]}.pairs"):
         if (content := read_sealed(file)) is not None:
             return np.frombuffer(content, np.int64).reshape(-1, 3)

@@ -74,6 +74,18 @@ def shrink(image: Image) -> NDArray[np.uint8]:
     return np.asarray(image.convert("RGB").resize((SMALL, SMALL), Resampling.BILINEAR), np.uint8).reshape(-1)
 
 
+def tile_difference(first: Image, second: Image) -> float:
+    """Return the root mean square difference of two pictures at 64 × 64 pixels in the worst of 4 × 4 tiles."""
+    from PIL.Image import Resampling
+
+    pixels = [
+        np.asarray(image.convert("RGB").resize((64, 64), Resampling.BILINEAR), np.float64)
+        for image in (first, second)
+    ]
+    squares = ((pixels[0] - pixels[1]) ** 2).mean(2).reshape(4, 16, 4, 16)
+    return float(np.sqrt(squares.mean((1, 3)).max()))
+
+
 def describe(image: Image) -> NDArray[Any]:
     """Return the keypoints of a picture as a record of type ``ROW``, with zeros where it has fewer than 160."""
     import cv2

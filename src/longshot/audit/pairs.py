@@ -22,7 +22,16 @@ from numpy.typing import NDArray
 
 from longshot.audit.alignment import Fit, compare, fit
 from longshot.audit.candidates import Neighbours, nearest
-from longshot.audit.keypoints import ROW, SMALL, Keypoints, describe, frame, keypoints_of, shrink
+from longshot.audit.keypoints import (
+    ROW,
+    SMALL,
+    Keypoints,
+    describe,
+    frame,
+    keypoints_of,
+    shrink,
+    tile_difference,
+)
 from longshot.audit.votes import propose
 from longshot.base import cache_dir, cache_places, hash_text, progress
 from longshot.data import Dataset, ImageError, ImageStore, pixel_hash
@@ -35,6 +44,7 @@ _MANY = 10_000  # pairs of one group of identical images that are all listed; be
 _DIGEST = 32
 _SIGNATURE = np.dtype([("digest", "u1", _DIGEST), ("keypoints", ROW), ("small", "u1", 3 * SMALL**2)])
 _CLOSE = 3.0  # of 255: root mean square difference of small pictures that are copies
+_TILE = 12.0  # of 255: the same in the worst of 16 parts, where a small thing shows that is not in both
 _TELLING = 8.0  # of 255: pictures that vary less than this look like many others
 _ROUGH = 1000.0  # more than what rounding changes in a sum of squares
 _BLOCK = 1024  # rows compared at a time: bounds memory
@@ -119,6 +129,8 @@ def find_pairs(
         either_way = [np.insert(close, 2, mirrored, axis=1) for mirrored in (0, 1)]
         candidates = np.unique(np.concatenate((candidates, *either_way)), axis=0)
     alike, difference = close_pictures(table_a["small"], table_b["small"], same)
+    agree = [tile_difference(a.image(row_a), b.image(row_b)) <= _TILE for row_a, row_b in alike.tolist()]
+    alike, difference = alike[np.array(agree, bool)], difference[np.array(agree, bool)]
     equal = exact @ np.array([len(b), 1])
     candidates = candidates[~np.isin(candidates[:, :2] @ np.array([len(b), 1]), equal)]
     near = _copies(a, b, table_a["keypoints"], table_b["keypoints"], candidates)
@@ -145,7 +157,7 @@ def close_pictures(
     difference : floats [P]
         That difference, as a share of 255.
     """
-    telling = [np.flatnonzero(side.std(1) >= _TELLING) for side in (a, b)]
+    telling = [np.flatnonzero(side.reshape(len(side), -1, 3).std(1).max(1) >= _TELLING) for side in (a, b)]
     limit, length = _CLOSE**2 * a.shape[1], a.shape[1]
     columns = b[telling[1]].astype(np.float32)
     norms, pairs = (columns**2).sum(1), [np.empty((0, 2), np.int64)]
@@ -156,10 +168,20 @@ def close_pictures(
         rough = (block**2).sum(1)[:, None] + norms - 2 * block @ columns.T
         first, second = np.nonzero(rough <= limit + _ROUGH)
         pairs.append(np.stack((rows[first], telling[1][second]), 1))
-    chosen = _once(np.concatenate(pairs), same)
+    chosen = _rare(_once(np.concatenate(pairs), same), len(a), len(b), same)
     exact = ((a[chosen[:, 0]].astype(np.int64) - b[chosen[:, 1]]) ** 2).sum(1)
     difference = (np.sqrt(exact / length) / 255).astype(np.float32)
     return chosen[exact <= limit], difference[exact <= limit]
+
+
+def _rare(pairs: RowPairs, rows_a: int, rows_b: int, same: bool) -> RowPairs:
+    """Leave out pairs [P, 2] of pictures that many others look like, as those of a camera that never moves."""
+    first, second = (
+        np.bincount(column, minlength=rows) for column, rows in zip(pairs.T, (rows_a, rows_b), strict=True)
+    )
+    if same:
+        first = second = first + second
+    return pairs[(first[pairs[:, 0]] <= NEIGHBOURS) & (second[pairs[:, 1]] <= NEIGHBOURS)]
 
 
 def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPairs:
