@@ -119,3 +119,10 @@ def test_one_image_per_class_cannot_be_asked(photos: Path, tmp_path: Path) -> No
     with pytest.raises(UserError, match="has 0 classes with 2 images or more, and 2 are needed"):
         longshot.check(tmp_path / "folder", backbones="pixels", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_command_chooses_a_network_by_itself(run_cli: Run, photos: Path, tmp_path: Path) -> None:
+    done = run_cli("check", photos, "--tasks", "2", "--draws", "2", "--json", "-o", tmp_path / "out")
+    record = json.loads(done.stdout)
+    assert [row["backbone"] for row in record["measured"]] == ["efficientnet-lite0"] * 5
+    assert record["judge"] == "efficientnet-lite1" and not any(row["judged"] for row in record["measured"])

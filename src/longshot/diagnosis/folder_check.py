@@ -300,7 +300,7 @@ class _Sizes:
 
 def _networks(backbones: Any) -> list[str]:
     """Return the networks to measure; without any, the first that is installed, or pixels and what to install."""
-    if backbones is not None:
+    if backbones is not None and backbones != () and backbones != []:  # a command gives none as ()
         return [backbones] if isinstance(backbones, str) else list(backbones)
     installed = _installed()
     if installed:
