@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-WINGS = ("diagnosis", "publish", "studies", "explorer", "arena")
+WINGS = ("diagnosis", "publish", "deploy", "studies", "explorer", "arena")
 CORE = (
     "base",
     "statistics",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-WITH_VERBS = {"longshot", "api", "cli", "diagnosis", "publish", "studies", "explorer", "arena"}
+WITH_VERBS = {"longshot", "api", "cli", "diagnosis", "publish", "deploy", "studies", "explorer", "arena"}
 
 
 class Use(NamedTuple):

@@ -1,0 +1,1 @@
+"""What other rooms may use of this one, a line each."""
