@@ -112,6 +112,7 @@ def report(
     published: str | None = None,
     training: Sequence[str | Path] = (),
     title: str | None = None,
+    per_class: bool = False,
     force: bool = False,
 ) -> Path | str:
     """Write one self-contained page, or the table alone, from the results of one or several runs.
@@ -135,6 +136,8 @@ def report(
         As in ``evaluate``.
     images : callable, optional
         ``images(dataset_name, keys) -> list of PIL images``, in place of looking for the datasets.
+    per_class : bool
+        Show the accuracy of every class: a section of the page, or that table in place of the other.
     layout : {"plain", "quartiles", "ways", "cost"}
         Of md and latex tables: as in the semantic-sampling paper, quartiles by coarsity (its tables 1 and 2) or
         ways by the number of classes, top-1 and top-5 (its table 3); cost: time per task beside accuracy.

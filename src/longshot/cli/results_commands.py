@@ -8,12 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import PLACE, count, echo_json, json_option, print_written, verb_options
+from longshot.base import (
+    PLACE,
+    claim_output,
+    deliver_text,
+    echo_json,
+    json_option,
+    print_written,
+    verb_options,
+)
+from longshot.cli.comparison_text import (
+    compared_sheet,
+    lines_below,
+    output_kinds,
+    reasons,
+    to_junit,
+    to_markdown,
+)
 from longshot.evaluation import METRICS
 
 if TYPE_CHECKING:
-    from longshot.evaluation import Compared, Outcome, RunComparison, RunSeries
-    from longshot.reports import Sheet, SheetCell
+    from longshot.evaluation import Outcome
 
 
 EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
@@ -23,8 +38,22 @@ EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "und
 @click.argument("a", metavar="RUN_A", type=PLACE)
 @click.argument("b", metavar="[RUN_B]", type=PLACE, required=False)
 @verb_options("compare", {"metric": {"type": click.Choice(METRICS)}})
+@click.option("--markdown", type=PLACE, metavar="FILE", help="Also write the tables as Markdown.")
+@click.option(
+    "--junit", type=PLACE, metavar="FILE", help="Also write the gates as JUnit's XML, for build servers."
+)
+@click.option("--force", is_flag=True, help="Replace what is at --markdown and --junit, whatever wrote it.")
 @json_option
-def compare_command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> None:
+def compare_command(
+    a: Path,
+    b: Path | None,
+    as_json: bool,
+    markdown: Path | None,
+    junit: Path | None,
+    force: bool,
+    per_class: bool,
+    **settings: Any,
+) -> None:
     """Compare RUN_B with RUN_A task by task; with one run, all its series with one another.
 
     \b
@@ -34,6 +63,7 @@ def compare_command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> 
       longshot evaluate easy.parquet --backbone pixels --method "protonet(distance='cosine')" -o runs/new
       longshot compare runs/old runs/new
       longshot compare runs/old runs/new --fail-if-worse 1.0 || echo "do not ship"
+      longshot compare runs/old runs/new --fail-if-class-worse 10 --undecided pass --junit gate.xml
       longshot compare runs/old runs/new --method protonet --against "protonet(distance='cosine')"
 
     The interval is Student's t of the paired difference (95 %), for other tasks of these classes; 'for other classes'
@@ -41,150 +71,39 @@ def compare_command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> 
     and 'p corr.' is corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it.
 
     The gate asks for both, a loss that matters and one that is no chance. A loss that matters and that chance may
-    explain is undecided: the command says how many tasks would tell.
+    explain is undecided: the command says how many tasks would tell. The gate of classes sees what a mean
+    hides, the collapse of one; its p is corrected for all classes.
 
     \b
     Exit codes:
       0  not worse, or no gate
-      1  worse, or a series of A is missing from B
+      1  worse, or a class is, or a series of A is missing from B
       2  a mistake in the input, such as fewer tasks than the test could ever decide with
       3  undecided (0 with --undecided pass)
     """
     import longshot
 
-    compared = longshot.compare(a, b, **settings)
+    for name, path in (("markdown", markdown), ("junit", junit)):
+        if path is not None:
+            claim_output(path, output_kinds()[name], force=force, name=name)
+    compared = longshot.compare(a, b, per_class=per_class, **settings)
+    for path, write in ((markdown, to_markdown), (junit, to_junit)):
+        if path is not None:
+            deliver_text(path, write(compared))
     if as_json:
         echo_json(compared.record())
     else:
-        from longshot.reports import terminal
+        from longshot.reports import changes_sheet, terminal
 
         click.echo(terminal(compared_sheet(compared)))
-        for line in _lines_below(compared):
+        for pair in compared.pairs if per_class else ():
+            click.echo(f"\n{terminal(changes_sheet(pair))}")
+        for line in lines_below(compared):
             click.echo(f"\n{line}")
-    for line in _reasons(compared):
+    for line in reasons(compared):
         click.echo(line, err=True)
     if code := EXIT_CODES[compared.outcome]:
         sys.exit(code)
-
-
-def _lines_below(compared: RunComparison) -> list[str]:
-    """Write the lines under the table: what was not compared, what cannot be told, and a gate that holds."""
-    lines = []
-    if compared.unmatched:
-        lines.append(f"Without a partner, not compared: {'; '.join(compared.unmatched)}.")
-    fewest, least = compared.fewest_tasks, min(pair.result.n for pair in compared.pairs)
-    if least < fewest:
-        lines.append(
-            f"{count(least, 'task')} cannot tell: the test can reach p < 0.05 from {fewest} tasks on "
-            f"({count(len(compared.pairs), 'comparison')})."
-        )
-    lines += [f"{line[0].upper()}{line[1:]}." for line in compared.names_only]
-    lines += [f"{line}." for line in (*compared.judges, *compared.leaks)]
-    if compared.unit == "nats" and any(pair.a.method != pair.b.method for pair in compared.pairs):
-        lines.append("Scores of different methods have different scales: their losses do not compare.")
-    if compared.outcome == "passed":
-        bound = f"{compared.fail_if_worse:g} {compared.unit if compared.fail_if_worse != 1 else compared.unit[:-1]}"
-        lines.append(f"Passed: nothing is worse by more than {bound} beyond chance.")
-        lines += [f"Passed although undecided: {_loss(pair, compared)}." for pair in compared.undecided]
-        if compared.missing:
-            lines.append(f"Passed although missing from {compared.b}: {'; '.join(compared.missing)}.")
-    return lines
-
-
-def _reasons(compared: RunComparison) -> list[str]:
-    """Say why the gate does not hold, one line each."""
-    if compared.outcome == "undecided":
-        lines = [f"undecided: {_loss(pair, compared)}." for pair in compared.undecided]
-        return [*lines, "Evaluate more tasks, or let this pass with --undecided pass."]
-    if compared.outcome != "failed":
-        return []
-    lines = [_failed(compared)] if compared.failures else []
-    if compared.missing and not compared.allow_missing:
-        lines.append(
-            f"failed: {compared.b} lacks what {compared.a} has: {'; '.join(compared.missing)}. Evaluate it there, or "
-            "accept it with --allow-missing."
-        )
-    return lines + [f"undecided: {_loss(pair, compared)}." for pair in compared.undecided]
-
-
-def _title(compared: RunComparison) -> str:
-    unit = "in %" if compared.unit == "points" else f"in {compared.unit}"
-    unit += ", lower is better" if METRICS[compared.metric].lower_is_better else ""
-    runs = f"A = {compared.a}, B = {compared.b}" if compared.b else compared.a
-    return f"{runs}; {compared.metric} {unit}"
-
-
-def _failed(compared: RunComparison) -> str:
-    failures, unit = compared.failures, compared.unit
-    worst = min(failures, key=lambda pair: pair.gain)
-    return (
-        f"failed: {worst.b} in {compared.b} is worse than {worst.a} in {compared.a} by "
-        f"{-worst.gain * compared.scale:.2f} {unit} on '{worst.testbed}' (p {_p(worst.p_holm)}), more than the "
-        f"{compared.fail_if_worse:g} allowed"
-        + (f"; {len(failures) - 1} more fail" if len(failures) > 1 else "")
-        + "."
-    )
-
-
-def compared_sheet(compared: RunComparison) -> Sheet:
-    """Return the table of a comparison: both means, their difference with its intervals, and what follows."""
-    from longshot.reports import Column, SheetCell, make_sheet
-    from longshot.statistics import Unit, bounds_text, plus_minus
-
-    shares = compared.unit == "points"
-    unit: Unit = "points" if shares else "plain"
-
-    def mean(pair: Compared, series: RunSeries, value: float) -> SheetCell:
-        mark = compared.leak_marks.get((pair.testbed_hash, series.backbone), "")
-        return SheetCell(plus_minus(value, unit="percent" if shares else "plain", digits=2), note=mark)
-
-    def difference(pair: Compared) -> str:
-        ends = pair.result.difference
-        return bounds_text(ends.mean, ends.low, ends.high, unit, 2)
-
-    def over_classes(pair: Compared) -> SheetCell:
-        wider = pair.notable_over_classes
-        text = (
-            "" if wider is None else bounds_text(wider.mean, wider.low, wider.high, unit, 2).partition(" ")[2]
-        )
-        return SheetCell(text)
-
-    def rates(pair: Compared) -> SheetCell:
-        parts = (pair.result.wins, pair.result.ties, pair.result.losses)
-        return SheetCell(" / ".join(f"{100 * share:.0f}" for share in parts))
-
-    columns = [
-        Column("testbed", lambda pair: pair.testbed),
-        Column("A", lambda pair: str(pair.a)),
-        Column("B", lambda pair: "the same" if pair.a == pair.b else str(pair.b)),
-        Column("tasks", lambda pair: pair.result.n, "count"),
-        Column("mean A", lambda pair: mean(pair, pair.a, pair.result.mean_a), "percent"),
-        Column("mean B", lambda pair: mean(pair, pair.b, pair.result.mean_b), "percent"),
-        Column("B − A", difference, "points"),
-        Column("for other classes", over_classes, "points"),
-        Column("B wins / ties / loses %", rates, "percent"),
-        Column("p", lambda pair: pair.result.p, "p"),
-        Column("p corr.", lambda pair: pair.p_holm, "p"),
-        Column("B is", lambda pair: SheetCell(pair.verdict), "plain"),
-    ]
-    if all(pair.notable_over_classes is None for pair in compared.pairs):
-        columns = [column for column in columns if column.of is not over_classes]
-    return make_sheet(columns, compared.pairs, _title(compared))
-
-
-def _p(value: float) -> str:
-    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
-
-
-def _loss(pair: Compared, compared: RunComparison) -> str:
-    """Say by how much a loss is beyond the bound, and how many tasks would tell whether it is chance."""
-    needed = pair.tasks_to_decide()
-    more = "" if needed is None else f"; {pair.result.n:,} tasks were compared, about {needed:,} would tell"
-    return (
-        f"{pair.b} in {compared.b} is worse by {-pair.gain * compared.scale:.2f} {compared.unit} on "
-        f"'{pair.testbed}', more than the {compared.fail_if_worse:g} allowed, but chance may explain it "
-        f"(p {_p(pair.p_holm)}){more}"
-    )
 
 
 @click.command()

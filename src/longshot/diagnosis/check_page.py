@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import shlex
 from typing import TYPE_CHECKING, Any
-from xml.sax.saxutils import escape, quoteattr
 
 from longshot.base import OutputKind, UserError, count, escape_markdown, note, progress, starts_with
 from longshot.diagnosis.folder_check import METHODS, TITLES, WORST, FolderCheck
 from longshot.evaluation import find_mistakes
 from longshot.reports import (
+    JUNIT_OPENING,
     Column,
     EstimateRow,
     Section,
     Sheet,
     class_names,
     intervals,
+    junit,
     make_sheet,
     markdown,
     terminal,
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from longshot.statistics import Interval
 
 _HEADING = "# Check of "
-_SUITE = '<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="longshot check"'
 MARKDOWN = OutputKind("table", {".md": starts_with(_HEADING)})
-JUNIT = OutputKind("record of tests", {".xml": starts_with(_SUITE)})
+JUNIT = OutputKind("record of tests", {".xml": starts_with(JUNIT_OPENING)})
 _PICTURES = 6  # of each side of a pair
 _SUSPECTS = 24  # pictures of suspected labels
 _SIDE = 96  # pixels
@@ -210,23 +210,15 @@ def to_markdown(check: FolderCheck) -> str:
 def to_junit(check: FolderCheck) -> str:
     """Return the verdict and every class below what is needed as JUnit's XML: failures of a build."""
     need = check.need
-    cases = [("all classes", verdict_line(check) if check.verdict in ("failed", "undecided") else "")]
+    dataset = check.sheet.dataset.name
+    verdict = verdict_line(check) if check.verdict in ("failed", "undecided") else ""
+    cases = [(dataset, "all classes", verdict)]
     for score in check.classes:
         high = score.accuracy.mean if score.accuracy.high is None else score.accuracy.high
         low = need is not None and high < need
-        cases.append(
-            (
-                score.class_id,
-                f"{score.name}: {_estimate(score.accuracy)} %, below {percent(need)} %" if low else "",
-            )
-        )
-    failures = sum(bool(text) for _, text in cases)
-    lines = [f'{_SUITE} tests="{len(cases)}" failures="{failures}">']
-    for name, text in cases:
-        head = f"  <testcase classname={quoteattr(check.sheet.dataset.name)} name={quoteattr(name)}"
-        body = f"><failure message={quoteattr(text)}>{escape(text)}</failure></testcase>" if text else "/>"
-        lines.append(head + body)
-    return "\n".join([*lines, "</testsuite>"]) + "\n"
+        reason = f"{score.name}: {_estimate(score.accuracy)} %, below {percent(need)} %" if low else ""
+        cases.append((dataset, score.class_id, reason))
+    return junit("check", cases)
 
 
 def render_check(check: FolderCheck) -> str:

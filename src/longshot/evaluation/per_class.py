@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from longshot.base import Floats, Ints
+from longshot.base import Floats, Ints, UserError, count
+from longshot.evaluation.results import Results, cell_rows
 from longshot.evaluation.testbed_statistics import ClassAnswers, class_answers, count_confusions
 from longshot.evaluation.verdicts import SIGNIFICANCE
-from longshot.statistics import Confusion, Interval, holm, mean_interval, sign_flip_test, wilson
+from longshot.evaluation.views import Records
+from longshot.statistics import (
+    Confusion,
+    Interval,
+    holm,
+    mean_interval,
+    most_confused,
+    sign_flip_test,
+    wilson,
+)
 from longshot.tasks import Testbed
 
 
@@ -147,6 +157,99 @@ def correct_together(lists: Sequence[Sequence[ClassChange]]) -> list[list[ClassC
         )
         for changes in lists
     ]
+
+
+def score_series(results: Results) -> Records:
+    """Return a record for every series of a run and every class, the worst class of a series first."""
+    records = Records()
+    for cell, rows in _series(results):
+        names = (
+            results.run["testbeds"][cell["testbed"]]["name"],
+            cell["backbone"],
+            cell["method"],
+            cell["seed"],
+        )
+        testbed = results.testbed(cell["testbed"])
+        for score in score_classes(testbed, rows["task"].to_numpy(), rows["prediction"]):
+            ends = (score.accuracy.low, score.accuracy.high)
+            records.append(
+                {
+                    **dict(zip(("testbed", "backbone", "method", "seed"), names, strict=True)),
+                    "dataset": score.dataset,
+                    "class": score.class_id,
+                    "tasks": score.tasks,
+                    "queries": score.queries,
+                    "accuracy": score.accuracy.mean,
+                    "accuracy_ci95": None if ends[0] is None else list(ends),
+                    "taken_for": score.taken_for,
+                    "taken_share": score.taken_share,
+                }
+            )
+    return records
+
+
+@dataclass(frozen=True, eq=False)
+class ClassConfusion:
+    """Which classes one series takes for which.
+
+    Attributes
+    ----------
+    counted : Confusion
+        Counts, and the chances of each pair: queries of a class in tasks that had the other class.
+    """
+
+    series: str
+    counted: Confusion
+
+    def pairs(self, limit: int = 10) -> Records:
+        """Return the pairs of classes that are confused most; ``rate`` is over tasks that had both."""
+        return Records({**vars(pair), "rate": pair.rate} for pair in most_confused(self.counted, limit))
+
+    def to_pandas(self) -> Any:
+        """Return the counts as a ``pandas.DataFrame``: a row per true class, a column per class predicted.
+
+        A row sums to the queries of its class.
+        """
+        ids = [class_id for _, class_id in self.counted.classes]
+        if len(set(ids)) < len(ids):
+            ids = [f"{dataset}: {class_id}" for dataset, class_id in self.counted.classes]
+        counts = self.counted.counts.toarray().tolist()
+        frame = Records(dict(zip(ids, row, strict=True)) for row in counts).to_pandas()
+        return frame.set_axis(ids, axis="index").rename_axis(index="true", columns="predicted")
+
+    def __repr__(self) -> str:
+        """Name the worst pairs in at most four lines."""
+        lines = [f"<ClassConfusion of {self.series}: {count(len(self.counted.classes), 'class', 'classes')}>"]
+        for pair in self.pairs(3):
+            queries = count(pair["chances"], "query", "queries")
+            lines.append(f"{pair['first']} and {pair['second']}: {100 * pair['rate']:.1f} % of {queries}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return self.pairs()._repr_html_()
+
+
+def confuse_series(results: Results) -> ClassConfusion:
+    """Count the confusions of the one series in ``results``; UserError where there are others."""
+    series = list(_series(results))
+    if len(series) != 1:
+        raise UserError(
+            f"A confusion matrix is of one series on one testbed, and {results.name} has {len(series)}",
+            "choose one with select(testbed=…, backbone=…, method=…)",
+        )
+    cell, rows = series[0]
+    testbed = results.testbed(cell["testbed"])
+    counted = count_confusions(testbed, rows["task"].to_numpy(), rows["prediction"])
+    return ClassConfusion(f"{cell['method']} on {cell['backbone']}", counted)
+
+
+def _series(results: Results) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield the cells of a run that have results, with their rows."""
+    table = results.table()
+    for cell in results.run["cells"]:
+        rows = cell_rows(table, cell)
+        if rows.num_rows:
+            yield cell, rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,8 @@ from longshot.statistics import mean_interval
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from longshot.evaluation.per_class import ClassConfusion
+    from longshot.evaluation.views import Records
     from longshot.tasks import Testbed
 
 Selection: TypeAlias = str | Sequence[str] | None
@@ -293,6 +295,45 @@ class Results:
             record |= {"leak": leak.fact if leak else None, "unleaked": cell.get("unleaked")}
             records.append(record)
         return records
+
+    def per_class(self) -> Records:
+        """Return one record per series and class: its accuracy with its 95 % interval, and what it is taken for.
+
+        Classes of a series with the worst first. ``taken_share`` is the share of the class's queries that were given
+        to ``taken_for``, of those in tasks that had both.
+
+        Returns
+        -------
+        list of dict
+            With ``to_pandas()``; a table in notebooks.
+
+        Examples
+        --------
+        >>> worst = Results("runs/first").select(testbed="easy", method="protonet").per_class()[0]
+        >>> worst["class"], worst["tasks"] >= 1
+        ('tools/rakes/straight-9-teeth', True)
+        """
+        from longshot.evaluation.per_class import score_series
+
+        return score_series(self)
+
+    def confusion(self) -> ClassConfusion:
+        """Return which classes are taken for which, of one series on one testbed; choose it with :meth:`select`.
+
+        Returns
+        -------
+        ClassConfusion
+            ``pairs()`` names what is confused most; ``to_pandas()`` has the counts.
+
+        Examples
+        --------
+        >>> confusion = Results("runs/first").select(testbed="easy", method="protonet").confusion()
+        >>> int(confusion.to_pandas().to_numpy().sum()) == 20 * 5 * 10
+        True
+        """
+        from longshot.evaluation.per_class import confuse_series
+
+        return confuse_series(self)
 
     def testbed(self, content_hash: str) -> Testbed:
         """Read the run's own copy of a testbed; UserError when it is gone or damaged.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -27,6 +27,7 @@ from longshot.evaluation.verdicts import (
 from longshot.evaluation.views import leaks_in, names_only, say_judges, say_leaks
 
 if TYPE_CHECKING:
+    from longshot.evaluation.per_class import ClassChange
     from longshot.statistics import Interval
 
 
@@ -70,6 +71,8 @@ def compare(
     metric: str = "accuracy",
     testbed: str | None = None,
     fail_if_worse: float | None = None,
+    per_class: bool = False,
+    fail_if_class_worse: float | None = None,
     allow_missing: bool = False,
     undecided: Policy = "fail",
     seed: int = 0,
@@ -91,6 +94,11 @@ def compare(
     fail_if_worse : POINTS, float, at least 0, optional
         Gate: fail if B is worse than A by more than POINTS (percentage points; nats for the loss) and chance
         does not explain it (corrected p < 0.05), or if B lacks a series of A.
+    per_class : bool
+        Also compare the accuracy of every class.
+    fail_if_class_worse : POINTS, float, at least 0, optional
+        Gate: fail if the accuracy of a class fell and chance does not explain it (p below 0.05, corrected for all
+        classes), where a loss of POINTS percentage points is not ruled out.
     allow_missing : bool
         Accept that B lacks series or testbeds of A.
     undecided : {"pass", "fail"}
@@ -112,10 +120,15 @@ def compare(
     """
     run_a = a if isinstance(a, Results) else Results(a)
     run_b = run_a if b is None and against else b if b is None or isinstance(b, Results) else Results(b)
-    _check_gate(run_b, fail_if_worse, undecided)
+    _check_gates(
+        run_b, {"fail_if_worse": fail_if_worse, "fail_if_class_worse": fail_if_class_worse}, undecided
+    )
+    by_class = per_class or fail_if_class_worse is not None
     chosen = [methods] if isinstance(methods, str) else list(methods)
     if run_b is None:
-        pairs = compare_within(run_a, metric=metric, methods=chosen, testbed=testbed, seed=seed)
+        pairs = compare_within(
+            run_a, metric=metric, methods=chosen, testbed=testbed, seed=seed, per_class=by_class
+        )
         return RunComparison(run_a.name, None, metric, tuple(pairs), **_footnotes([run_a]))
     matched = compare_runs(
         run_a,
@@ -126,6 +139,7 @@ def compare(
         testbed=testbed,
         allow_missing=allow_missing,
         seed=seed,
+        per_class=by_class,
     )
     compared = RunComparison(
         run_a.name,
@@ -138,9 +152,18 @@ def compare(
         allow_missing,
         undecided,
         **_footnotes([run_a, run_b]),
+        fail_if_class_worse=fail_if_class_worse,
     )
     if fail_if_worse is not None:
         _check_decidable(compared)
+    if fail_if_class_worse is not None and (fewest := compared.fewest_tasks_of_classes) > 1:
+        most = max((change.tasks for pair in compared.pairs for change in pair.classes), default=0)
+        if most < fewest:
+            raise UserError(
+                "The gate {fail_if_class_worse} cannot decide: no class is in more than "
+                f"{count(most, 'task')}, and the test of all classes can reach p < 0.05 from {fewest} on",
+                "evaluate both runs on more tasks",
+            )
     return compared
 
 
@@ -154,21 +177,18 @@ def _footnotes(runs: Sequence[Results]) -> dict[str, Any]:
     return {**notes, "leak_marks": marks}
 
 
-def _check_gate(run_b: Results | None, bound: float | None, undecided: str) -> None:
+def _check_gates(run_b: Results | None, bounds: Mapping[str, float | None], undecided: str) -> None:
     """Raise UserError for a gate that could not mean anything."""
     if undecided not in get_args(Policy):
         raise UserError(f"{{undecided}} is '{undecided}', but it must be {' or '.join(get_args(Policy))}.")
-    if bound is None:
-        return
-    if not (math.isfinite(bound) and bound >= 0):
-        raise UserError(
-            f"The gate {{fail_if_worse}} is {bound:g}, but it must be a finite number of 0 or more."
-        )
-    if run_b is None:
-        raise UserError(
-            "The gate {fail_if_worse} compares 2 runs and 1 was given",
-            "add a second, or {methods} and {against}",
-        )
+    for name, bound in bounds.items():
+        if bound is not None and not (math.isfinite(bound) and bound >= 0):
+            raise UserError(f"The gate {{{name}}} is {bound:g}, but it must be a finite number of 0 or more.")
+        if bound is not None and run_b is None:
+            raise UserError(
+                f"The gate {{{name}}} compares 2 runs and 1 was given",
+                "add a second, or {methods} and {against}",
+            )
 
 
 def _check_decidable(compared: RunComparison) -> None:
@@ -205,6 +225,7 @@ def compare_runs(
     testbed: str | None = None,
     allow_missing: bool = False,
     seed: int = 0,
+    per_class: bool = False,
 ) -> MatchedRuns:
     """Compare B with A on the tasks of the same testbeds, series by series; name what has no partner.
 
@@ -228,7 +249,7 @@ def compare_runs(
         added += _alone(side_b, matched_b)
     missing += [f"testbed '{a.run['testbeds'][content_hash]['name']}' ({a.name})" for content_hash in gone]
     distinct = list(dict.fromkeys(missing)), list(dict.fromkeys(added))
-    return MatchedRuns(_compare(a, jobs, metric, seed), *distinct)
+    return MatchedRuns(_compare(a, jobs, metric, seed, per_class), *distinct)
 
 
 def _alone(side: Side, matched: set[RunSeries]) -> list[str]:
@@ -244,6 +265,7 @@ def compare_within(
     methods: Sequence[str] = (),
     testbed: str | None = None,
     seed: int = 0,
+    per_class: bool = False,
 ) -> list[Compared]:
     """Compare all pairs of series of one run, testbed by testbed, p corrected for their number."""
     jobs = []
@@ -257,14 +279,15 @@ def compare_within(
             f"A comparison within {run.name} needs at least 2 series on a testbed and found {most}",
             "evaluate another method or backbone into it, or give a second run",
         )
-    return _compare(run, jobs, metric, seed)
+    return _compare(run, jobs, metric, seed, per_class)
 
 
-def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Compared]:
+def _compare(run: Results, jobs: list[_Job], metric: str, seed: int, per_class: bool) -> list[Compared]:
     """Test all pairs, those with the same tasks together, and correct over all of them."""
     better = not METRICS[metric].lower_is_better
     tested = compare_pairs([job.pair for job in jobs], higher_is_better=better, seed=seed)
     over_classes = _over_classes(run, jobs) if metric == "accuracy" else [None] * len(jobs)
+    classes = _classes(run, jobs) if per_class else [[] for _ in jobs]
     facts = run.run["testbeds"]
     return [
         Compared(
@@ -277,9 +300,24 @@ def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Com
             higher_is_better=better,
             together=len(jobs),
             over_classes=interval,
+            classes=tuple(changes),
         )
-        for job, (result, p), interval in zip(jobs, tested, over_classes, strict=True)
+        for job, (result, p), interval, changes in zip(jobs, tested, over_classes, classes, strict=True)
     ]
+
+
+def _classes(run: Results, jobs: list[_Job]) -> list[list[ClassChange]]:
+    """Compare the accuracy of every class in every job, corrected over all of them."""
+    from longshot.evaluation.per_class import compare_classes, correct_together
+
+    return correct_together(
+        [
+            compare_classes(
+                run.testbed(job.content_hash), job.before.tasks, job.before.predictions, job.after.predictions
+            )
+            for job in jobs
+        ]
+    )
 
 
 def _over_classes(run: Results, jobs: list[_Job]) -> list[Interval | None]:

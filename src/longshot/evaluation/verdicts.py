@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,12 @@ from longshot.statistics import (
     widths_differ,
 )
 
+if TYPE_CHECKING:
+    from longshot.evaluation.per_class import ClassChange
+    from longshot.evaluation.views import Records
+
 SIGNIFICANCE = 0.05
+_SHOWN = 3  # pairs that repr names
 # Pairs tested at a time: bounds memory; signs are drawn anew from the seed, so it changes no p.
 _TOGETHER = 64
 
@@ -130,6 +135,8 @@ class Compared:
     higher_is_better: bool
     together: int = 1  # how many comparisons were made together
     over_classes: Interval | None = None  # of the difference, for other classes too; accuracy alone has one
+    # accuracy class by class, the largest loss first, where it was asked for
+    classes: tuple[ClassChange, ...] = ()
 
     @property
     def gain(self) -> float:
@@ -186,6 +193,7 @@ class RunComparison:
     leaks: tuple[str, ...] = ()  # networks that saw something of a testbed in training, in words
     # (content hash of a testbed, backbone) → what marks its numbers
     leak_marks: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    fail_if_class_worse: float | None = None  # points of a class's accuracy
 
     @property
     def scale(self) -> float:
@@ -213,22 +221,99 @@ class RunComparison:
         return [pair for pair in self.pairs if pair.verdict == "tied" and -pair.gain > bound]
 
     @property
-    def outcome(self) -> Outcome | None:
-        """Tell whether the gate holds; None without one.
+    def class_failures(self) -> list[tuple[Compared, ClassChange]]:
+        """List the classes that lost more than chance explains, where as much as is not allowed is not ruled out."""
+        bound = self.fail_if_class_worse
+        if bound is None:
+            return []
+        return [(pair, each) for pair in self.pairs for each in pair.classes if each.worse_by(bound / 100)]
 
-        ``failed`` where a series is worse or missing, else ``undecided`` where chance may explain a loss beyond the
-        bound, unless such a loss is to pass.
+    @property
+    def class_undecided(self) -> list[tuple[Compared, ClassChange]]:
+        """List the classes that lost more than is allowed in these tasks, but chance may explain it.
+
+        Without those whose tasks are too few for the test to tell anything.
         """
-        if self.fail_if_worse is None:
+        bound = self.fail_if_class_worse
+        if bound is None:
+            return []
+        fewest = self.fewest_tasks_of_classes
+        return [
+            (pair, each)
+            for pair in self.pairs
+            for each in pair.classes
+            if each.tasks >= fewest and each.may_be_worse_by(bound / 100)
+        ]
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Tell whether the gates hold; None without one.
+
+        ``failed`` where a series or a class is worse or a series missing, else ``undecided`` where chance may explain a
+        loss beyond the bound, unless such a loss is to pass.
+        """
+        if self.fail_if_worse is None and self.fail_if_class_worse is None:
             return None
-        if self.failures or (self.missing and not self.allow_missing):
+        if self.failures or self.class_failures or (self.missing and not self.allow_missing):
             return "failed"
-        return "undecided" if self.undecided and self.undecided_policy == "fail" else "passed"
+        open_losses = self.undecided or self.class_undecided
+        return "undecided" if open_losses and self.undecided_policy == "fail" else "passed"
 
     @property
     def fewest_tasks(self) -> int:
         """Return how many tasks a pair needs so that the test could decide it; 1 where all have enough."""
         return deciding_tasks([pair.result.n for pair in self.pairs])
+
+    @property
+    def fewest_tasks_of_classes(self) -> int:
+        """Return how many tasks a class needs so that the test could decide it; 1 where all have enough."""
+        return deciding_tasks([change.tasks for pair in self.pairs for change in pair.classes])
+
+    def to_pandas(self) -> Any:
+        """Return the comparisons as a ``pandas.DataFrame``, a row per pair of series."""
+        return self._rows().to_pandas()
+
+    def per_class(self) -> Records:
+        """Return a record per pair of series and class, the largest loss of a pair first; empty without classes."""
+        from longshot.evaluation.views import Records
+
+        return Records(
+            {"testbed": pair.testbed, "A": str(pair.a), "B": str(pair.b), **_class_record(change)}
+            for pair in self.pairs
+            for change in pair.classes
+        )
+
+    def _rows(self) -> Records:
+        from longshot.evaluation.views import Records
+
+        return Records(
+            {
+                "testbed": pair.testbed,
+                "A": str(pair.a),
+                "B": str(pair.b),
+                "tasks": pair.result.n,
+                "mean A": pair.result.mean_a,
+                "mean B": pair.result.mean_b,
+                "B − A": pair.result.difference.mean,
+                "p corr.": pair.p_holm,
+                "B is": pair.verdict,
+            }
+            for pair in self.pairs
+        )
+
+    def __repr__(self) -> str:
+        """Describe the comparison in at most five lines."""
+        outcome = f", {self.outcome}" if self.outcome else ""
+        lines = [f"<RunComparison of {self.b or self.a} with {self.a}: {self.metric}{outcome}>"]
+        for pair in self.pairs[:_SHOWN]:
+            change = f"{pair.result.difference.mean * self.scale:+.2f} {self.unit}, p {pair.p_holm:.4f}"
+            lines.append(f"{pair.testbed}: {pair.b} against {pair.a}: {change}: {pair.verdict}")
+        if len(self.pairs) > _SHOWN:
+            lines.append(f"… and {len(self.pairs) - _SHOWN:,} more; see to_pandas()")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return self._rows()._repr_html_()
 
     def record(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON."""
@@ -244,11 +329,30 @@ class RunComparison:
             "judges": list(self.judges),
             "leaks": list(self.leaks),
             "fail_if_worse": self.fail_if_worse,
+            "fail_if_class_worse": self.fail_if_class_worse,
+            "class_failures": [_class_record(change) for _, change in self.class_failures],
+            "class_undecided": [_class_record(change) for _, change in self.class_undecided],
             "allow_missing": self.allow_missing,
             "undecided_policy": self.undecided_policy,
             "outcome": self.outcome,
             "failed": self.outcome == "failed",
         }
+
+
+def _class_record(change: ClassChange) -> dict[str, Any]:
+    """Return what became of a class as plain values."""
+    low, high = change.difference.low, change.difference.high
+    return {
+        "dataset": change.dataset,
+        "class": change.class_id,
+        "tasks": change.tasks,
+        "before": change.before,
+        "after": change.after,
+        "difference": change.difference.mean,
+        "difference_ci95": None if low is None else [low, high],
+        "p": change.p,
+        "p_holm": change.p_holm,
+    }
 
 
 def _record(pair: Compared, failed: bool, undecided: bool) -> dict[str, Any]:
@@ -280,4 +384,5 @@ def _record(pair: Compared, failed: bool, undecided: bool) -> dict[str, Any]:
         "failed": failed,
         "undecided": undecided,
         "tasks_to_decide": pair.tasks_to_decide() if pair.verdict == "tied" else None,
+        "classes": [_class_record(change) for change in pair.classes],
     }

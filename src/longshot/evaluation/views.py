@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from longshot.base import PICTURE, UserError, claim_output, delivered, picture_stamp, read_record
+from longshot.base import PICTURE, UserError, claim_output, count, delivered, picture_stamp, read_record
 from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.run_record import LEVELS, RunLeak
 from longshot.statistics import plus_minus, widths_differ
@@ -67,15 +67,50 @@ def with_half(record: Mapping[str, Any], name: str) -> str:
     return plus_minus(record[name], None if ends is None else (ends[1] - ends[0]) / 2, digits=2)
 
 
+class Records(list[dict[str, Any]]):
+    """Rows with the same keys, which notebooks show as a table.
+
+    >>> Records([{"class": "a", "accuracy": 0.5}])
+    <1 row: class, accuracy>
+    """
+
+    def to_pandas(self) -> Any:
+        """Return a ``pandas.DataFrame``; UserError where pandas is not installed."""
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise UserError(
+                "A data frame needs pandas, which is not installed", "pip install pandas"
+            ) from error
+        return pd.DataFrame(list(self))
+
+    def __repr__(self) -> str:
+        columns = ", ".join(self[0]) if self else "none"
+        return f"<{count(len(self), 'row')}: {columns}>"
+
+    def _repr_html_(self) -> str:
+        return html_table([{key: _short(value) for key, value in record.items()} for record in self])
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return " – ".join(map(_short, value))
+    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def html_table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> str:
     """Render rows with the same keys as an HTML table; every text is escaped.
 
-    >>> html_table([{"method": "a<b", "tasks": 3}])
-    '<table><thead><tr><th>method</th><th>tasks</th></tr></thead><tbody><tr><td>a&lt;b</td><td>3</td></tr></tbody></table>'
+    >>> html_table([{"tasks": "a<b"}])
+    '<table><thead><tr><th dir="auto">tasks</th></tr></thead><tbody><tr><td dir="auto">a&lt;b</td></tr></tbody></table>'
     """
 
     def line(tag: str, texts: Sequence[Any]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(str(text))}</{tag}>" for text in texts) + "</tr>"
+        return (
+            "<tr>"
+            + "".join(f'<{tag} dir="auto">{html.escape(str(text))}</{tag}>' for text in texts)
+            + "</tr>"
+        )
 
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     head = f"<thead>{line('th', list(rows[0]))}</thead>" if rows else ""

@@ -118,15 +118,24 @@ def _levels(levels: dict[str, int]) -> str:
     return ", ".join(f"{number:,} {LEVELS.get(level) or level}" for level, number in levels.items()) or "–"
 
 
-def render_page(request: Request, *, title: str | None = None, plotted: int | None = None) -> str:
+def render_page(
+    request: Request,
+    *,
+    title: str | None = None,
+    plotted: int | None = None,
+    more: Sequence[Callable[[Request], Section | None]] = (),
+) -> str:
     """Render the page of a report.
 
-    ``plotted``: so many testbeds, the first ones, have plots and tests; the table of results has all of them.
+    ``plotted``: so many testbeds, the first ones, have plots and tests; the table of results has all of them. ``more``
+    sections stand before the tasks.
     """
     data = request.data
     some = plotted is not None and plotted < len(data.beds)
     drawn_from = replace(request, data=data.first_beds(plotted)) if some and plotted else request
-    made = [make(request if make in _OF_ALL else drawn_from) for make in SECTIONS]
+    made = [
+        make(request if make in _OF_ALL else drawn_from) for make in (*SECTIONS[:-2], *more, *SECTIONS[-2:])
+    ]
     return frame.write_page(
         title or "Longshot report",
         [section for section in made if section is not None],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longshot.base import OutputKind, UserError, claim_output, has_columns, has_json, is_page, starts_with
 from longshot.reports import tables
+from longshot.reports.class_tables import classes, scores_sheet
 from longshot.reports.report_data import ReportData
 from longshot.reports.result_tables import WRITERS, is_markdown
 
@@ -27,15 +28,24 @@ _ENDINGS = {
     ".txt": "text",
 }
 _COLUMNS = ("testbed", "backbone", "method", "mean", "p_against_best")
+_CLASS_COLUMNS = ("testbed", "series", "class", "accuracy", "taken_for")
+
+
+def _either(first: Callable[[Path], bool], second: Callable[[Path], bool]) -> Callable[[Path], bool]:
+    return lambda path: first(path) or second(path)
+
+
 KIND = OutputKind(
     "report",
     {
         **dict.fromkeys((".html", ".htm"), is_page),
         ".md": is_markdown,
-        ".csv": has_columns(*_COLUMNS),
+        ".csv": _either(has_columns(*_COLUMNS), has_columns(*_CLASS_COLUMNS)),
         ".tex": starts_with(tables.LATEX_OPENING),
-        ".json": has_json(**dict.fromkeys(_COLUMNS, ...)),
-        ".txt": starts_with("Backbone ", "Method ", "Setting ", "Testbed"),
+        ".json": _either(
+            has_json(**dict.fromkeys(_COLUMNS, ...)), has_json(**dict.fromkeys(_CLASS_COLUMNS, ...))
+        ),
+        ".txt": starts_with("Backbone ", "Class", "Method ", "Series ", "Setting ", "Testbed"),
     },
 )
 PAPERS = ("quartiles", "ways")  # layouts of the semantic-sampling paper
@@ -71,6 +81,7 @@ def render_report(
     published: str | None = None,
     training: Sequence[str | Path] = (),
     plotted: int | None = None,
+    per_class: bool = False,
 ) -> str:
     """Render the report as text.
 
@@ -87,6 +98,8 @@ def render_report(
         As in ``longshot.report``.
     plotted : int, optional
         So many testbeds, the first ones, have plots on the page; all where not given.
+    per_class : bool
+        A section on the page, or in place of the table one with a line per series and class.
     """
     paper = _paper(format, layout, published)
     if training and format != "html":
@@ -102,6 +115,13 @@ def render_report(
         else:
             layouts = (quartile_sheets if layout == "quartiles" else way_sheets)(data, paper)
         return (tables.to_markdown if format == "md" else tables.to_latex)(layouts)
+    if per_class and format in WRITERS:
+        sheet = scores_sheet(data)
+        if format == "csv":
+            return tables.to_csv(tables.arrow(sheet).to_pylist())
+        if format == "json":
+            return tables.table_bytes(tables.arrow(sheet), format).decode()
+        return {"md": tables.markdown, "latex": tables.latex, "text": tables.terminal}[format](sheet)
     if format in WRITERS:
         return WRITERS[format](data)
     if format != "html":
@@ -111,7 +131,7 @@ def render_report(
 
     shown = {"images": images, "pictures": pictures, "focus": focus}
     request = make_request(data, **shown, published=paper, trainings=read_trainings(training))
-    return render_page(request, title=title, plotted=plotted)
+    return render_page(request, title=title, plotted=plotted, more=(classes,) if per_class else ())
 
 
 def _paper(format: str, layout: str, name: str | None) -> Published | None:

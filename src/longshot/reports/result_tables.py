@@ -204,4 +204,5 @@ def is_markdown(path: Path) -> bool:
     with path.open(encoding="utf-8") as text:
         lines = [line for line in islice(text, 4) if line.strip()]
     lines = lines[1:] if lines[0].startswith("**") else lines
-    return lines[0].startswith("| Method | ") and lines[1].startswith("| :--- | :--- | ")
+    opening = ("| Method | ", "| Testbed | Series | Class | ")
+    return lines[0].startswith(opening) and lines[1].startswith("| :--- | :--- | ")

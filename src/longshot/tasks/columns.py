@@ -255,3 +255,10 @@ class Task:
     def way(self) -> int:
         """Return the number of classes."""
         return len(self.classes)
+
+    def __repr__(self) -> str:
+        """Name the task, its shape and its first classes."""
+        names = ", ".join(self.labels.get(name, name) for name in self.classes[:5])
+        more = ", …" if self.way > 5 else ""
+        images = f"{len(self.support)} support and {len(self.query)} query images"
+        return f"<Task {self.index} of {self.dataset}: {images} of {self.way} classes: {names}{more}>"

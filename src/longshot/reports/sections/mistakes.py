@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,25 +128,37 @@ def _panel(request: Request, bed: ReportTestbed, cell: Cell) -> dict[str, Any] |
                 "directions": directions,
             }
         )
-    top = top_classes(confusion)
+    position = {class_key: number for number, class_key in enumerate(confusion.classes)}
+    paired = [position[pair.dataset, name] for pair in pairs for name in (pair.first, pair.second)]
+    top = top_classes(confusion, first=paired)
+    everywhere = _all_met(confusion)
+    elsewhere = [1 - sum(confusion.rate(i, j) for j in top) for i in top] if everywhere else []
     return {
         "heads": [labels[confusion.classes[i]] for i in top],
         "rows": [(labels[confusion.classes[i]], [_square(confusion, i, j) for j in top]) for i in top],
+        "elsewhere": [max(share, 0.0) for share in elsewhere],
         "pairs": shown,
         "classes": len(confusion.classes),
         "problem": problem,
     }
 
 
-def top_classes(confusion: Confusion, count: int = TOP_CLASSES) -> list[int]:
-    """List the classes with the most mistakes, of either direction, in the order of their names."""
+def _all_met(confusion: Confusion) -> bool:
+    """Tell whether every task had every class, so that the shares of a row sum to one."""
+    queries = confusion.chances.diagonal()
+    met = confusion.chances
+    return met.nnz == met.size**2 and bool((met.count == queries[met.rows]).all())
+
+
+def top_classes(confusion: Confusion, count: int = TOP_CLASSES, first: Sequence[int] = ()) -> list[int]:
+    """List the classes of ``first`` and those with the most mistakes of either direction, in the order of names."""
     counts = confusion.counts
     wrong = np.where(counts.rows == counts.columns, 0, counts.count)
     mistakes = np.zeros(counts.size, np.int64)
     np.add.at(mistakes, counts.rows, wrong)
     np.add.at(mistakes, counts.columns, wrong)
-    order = np.argsort(-mistakes, kind="stable")[:count]
-    return sorted(int(i) for i in order)
+    order = dict.fromkeys([*first, *np.argsort(-mistakes, kind="stable").tolist()])
+    return sorted(list(order)[:count])
 
 
 def _square(confusion: Confusion, true: int, other: int) -> dict[str, Any]:

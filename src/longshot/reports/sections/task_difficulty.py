@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 WINDOW = 200  # tasks, as in the semantic-sampling paper's figure 5
 FEWEST = 12  # tasks for a curve
 SMALLEST = 10  # tasks that share a value for it to be drawn
+_OUTCOMES = ("accuracy_judged",)  # columns that a judge's answers gave: accuracy is no cause of accuracy
 OTHERS = 2  # curves of columns besides coarsity; the table names them all
 
 
@@ -39,7 +40,11 @@ def measured(bed: ReportTestbed, cell: Cell) -> dict[str, Floats]:
     for name in bed.testbed.measured:
         column = bed.testbed.table.column(name)
         kind = column.type
-        if name not in columns and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        if (
+            name not in _OUTCOMES
+            and name not in columns
+            and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
+        ):
             values = pc.fill_null(pc.cast(column, pa.float64()), float("nan")).to_numpy()
             columns[name] = values[cell.tasks]
     # Equal up to rounding is equal: the order of a sum must not make two values of one.
