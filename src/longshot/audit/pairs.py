@@ -50,7 +50,7 @@ _ROUGH = 1000.0  # more than what rounding changes in a sum of squares
 _BLOCK = 1024  # rows compared at a time: bounds memory
 _SHARD = 512  # rows: 11 MB, what a kill can cost
 _STEP = 16  # rows read together
-_FRAMES = 512  # pictures of the pixel comparison that are remembered
+_FRAMES = 4096  # pictures of the pixel comparison that are remembered: 150 MB
 
 RowPairs: TypeAlias = NDArray[np.int64]  # [P, 2]: row of A, row of B
 

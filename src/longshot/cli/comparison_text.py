@@ -73,9 +73,9 @@ def _lines_of_classes(compared: RunComparison) -> list[str]:
             f"Of {count(len(changes), 'class', 'classes')} none is worse beyond chance where a loss of "
             f"{compared.fail_if_class_worse:g} points is not ruled out."
         )
-    if few := sum(change.tasks < fewest for change in changes):
+    if short := sum(change.tasks < fewest for change in changes):
         lines.append(
-            f"{count(few, 'class', 'classes')} cannot be judged: the test of all classes can reach p < 0.05 from "
+            f"{count(short, 'class', 'classes')} cannot be judged: the test of all classes can reach p < 0.05 from "
             f"{fewest} tasks with the class on."
         )
     if compared.outcome == "passed":
