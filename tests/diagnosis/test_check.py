@@ -126,3 +126,9 @@ def test_the_command_chooses_a_network_by_itself(run_cli: Run, photos: Path, tmp
     record = json.loads(done.stdout)
     assert [row["backbone"] for row in record["measured"]] == ["efficientnet-lite0"] * 5
     assert record["judge"] == "efficientnet-lite1" and not any(row["judged"] for row in record["measured"])
+
+
+def test_a_network_that_is_not_here_is_said_before_images_are_read(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="There is no backbone 'nonet'"):
+        longshot.check(photos, backbones="nonet", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

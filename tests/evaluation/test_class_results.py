@@ -19,6 +19,7 @@ TASKS = 60
 
 def ridge(support: np.ndarray, label: np.ndarray, query: np.ndarray, way: int) -> np.ndarray:
     """Score by the distance to class means."""
+    support, label, query = (np.asarray(part) for part in (support, label, query))
     means = np.stack([support[label == number].mean(0) for number in range(way)])
     return -((query[:, None] - means[None]) ** 2).sum(-1)
 

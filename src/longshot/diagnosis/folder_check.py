@@ -12,6 +12,7 @@ import numpy as np
 import longshot
 from longshot.base import UserError, claim_folder, claim_output, count, deliver_text, note
 from longshot.evaluation import ClassScore, count_confusions, score_classes
+from longshot.models import open_backbone
 from longshot.statistics import ConfusedPair, Interval, mean_interval, most_confused
 from longshot.tasks import AllShape
 
@@ -236,6 +237,9 @@ def check(
     data = dataset if isinstance(dataset, longshot.Dataset) else longshot.open_dataset(dataset, skip_bad=True)
     names = _networks(backbones)
     chooser = judge or next((name for name in _installed() if name not in names), names[0])
+    for name in (*names, chooser):
+        if isinstance(name, str) and "=" not in name:
+            open_backbone(name, device)  # a network that is not here is said before any image is read
     sheet = longshot.show_dataset(data)
     size = _choose_sizes(data, sheet.copies, shot)
     folder = None if out is None else Path(out)
