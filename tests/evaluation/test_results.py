@@ -161,10 +161,13 @@ class TestShown:
         html = memory._repr_html_()
         rows = summary_rows(memory)
         assert html.count("<tr>") == 1 + len(rows)
-        assert all(f"<td>{row['accuracy %']}</td>" in html for row in rows)
+        assert all(f'<td dir="auto">{row["accuracy %"]}</td>' in html for row in rows)
         assert "<caption>results in memory: means over tasks ± half of their 95 % interval</caption>" in html
         assert all(" ± " in row[name] for row in rows for name in ("accuracy %", "balanced %"))
-        assert "<th>accuracy %</th>" in html and "<td>protonet(distance=&#x27;cosine&#x27;)</td>" in html
+        assert (
+            '<th dir="auto">accuracy %</th>' in html
+            and '<td dir="auto">protonet(distance=&#x27;cosine&#x27;)</td>' in html
+        )
 
     def test_summary_rows_have_half_widths(self, memory: Results) -> None:
         for record, row in zip(memory.summary(), summary_rows(memory), strict=True):
