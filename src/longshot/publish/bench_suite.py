@@ -38,6 +38,7 @@ from longshot.publish.leaderboard import (
     shipped_board,
 )
 from longshot.publish.suite import DEFAULT, KINDS, Suite, SuiteKind, open_suite, suite_names
+from longshot.publish.suite_export import export_suite
 from longshot.reports import (
     JUDGE_RULE,
     MARK_RULE,
@@ -210,6 +211,7 @@ def bench(
     leaderboard: str | os.PathLike[str] | None = None,
     merge: Sequence[str | os.PathLike[str]] = (),
     board: bool = False,
+    export: str | os.PathLike[str] | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
     engine: str | None = None,
@@ -240,6 +242,8 @@ def bench(
         repeat for several.
     board : bool
         Show the board that comes with the suite and measure nothing.
+    export : folder, optional
+        Write the suite for people without Longshot: CSV, Parquet, Croissant, a card and a loader. Nothing is measured.
     datasets, workers : optional
         As in ``evaluate``.
     device, engine, on, gpus_per_worker, retry_failed : optional
@@ -258,12 +262,16 @@ def bench(
     [('pixels', 'protonet', 1)]
     """
     chosen = [methods] if isinstance(methods, str) else list(methods)
-    if board and models:
-        raise UserError("The board is shown without measuring, and models were given", "leave out {board}")
+    if models and (board or export is not None):
+        word = "board" if board else "export"
+        raise UserError(f"{{{word}}} measures nothing, and models were given", "leave out one of them")
     options: dict[str, Any] = {"device": device, "workers": workers}
     group = None if isinstance(suite, Suite) else suite_names(suite or DEFAULT)
     if group is None:
         opened = suite if isinstance(suite, Suite) else open_suite(suite or DEFAULT, chosen)
+        if export is not None:
+            export_suite(opened, export)
+            board = True
         return _bench_suite(opened, models, chosen, out, leaderboard, merge, datasets, options, board=board)
     if leaderboard is not None:
         raise UserError(
@@ -274,6 +282,9 @@ def bench(
     strangers = sorted(set(datasets or {}) - {name for each in suites for name in each.datasets})
     if strangers:
         raise UserError(f"{{datasets}} names '{strangers[0]}', which no suite of the group uses.")
+    if export is not None:
+        for each in suites:
+            export_suite(each, Path(export) / each.name)
     cards, missing = [], []
     for each in suites:
         own = {name: source for name, source in (datasets or {}).items() if name in each.datasets}

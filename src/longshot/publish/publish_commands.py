@@ -142,6 +142,9 @@ def command(
     import longshot
 
     card = longshot.bench(models, out=out, leaderboard=leaderboard, **settings)
+    if settings["export"] is not None:
+        click.echo(f"{settings['export']}: CSV, Parquet, croissant.json, load_suite.py; card in README.md")
+        return
     if as_json:
         echo_json(card.record())
         return
