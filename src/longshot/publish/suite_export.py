@@ -62,6 +62,7 @@ def export_suite(suite: Suite, out: str | os.PathLike[str]) -> Path:
         "authors": [],
         "url": "",
         "published": "",
+        "sources": [{"name": name} for name in suite.datasets],
         "testbeds": [
             {
                 "name": name,
