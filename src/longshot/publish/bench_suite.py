@@ -6,7 +6,7 @@ The card has the models measured now and the board of all, as text, Markdown and
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -16,20 +16,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base import UserError, claim_folder, count, with_engine, with_executor, write_json, write_text
-from longshot.publish.suite import (
-    BUILT_IN,
-    KINDS,
+from longshot.base import (
+    Floats,
+    UserError,
+    claim_folder,
+    count,
+    note,
+    with_engine,
+    with_executor,
+    write_json,
+    write_text,
+)
+from longshot.publish.bench_group import GroupCard
+from longshot.publish.leaderboard import (
     Entry,
     Leaderboard,
-    Suite,
-    SuiteKind,
     TestbedScore,
     check_place,
-    empty_board,
     extend_board,
-    open_suite,
+    read_board,
+    shipped_board,
 )
+from longshot.publish.suite import DEFAULT, KINDS, Suite, SuiteKind, open_suite, suite_names
+from longshot.publish.suite_export import export_suite
 from longshot.reports import (
     JUDGE_RULE,
     MARK_RULE,
@@ -51,6 +60,7 @@ if TYPE_CHECKING:
 
     from longshot.data import Dataset
     from longshot.evaluation import Backbones, Results
+    from longshot.tasks import Testbed
 
 
 _NOTE = (
@@ -198,8 +208,10 @@ def bench(
     suite: str | Path | Sequence[str | Path] | Suite = (),
     methods: str | Sequence[str] = (),
     out: str | os.PathLike[str] | None = None,
-    board: str | os.PathLike[str] | None = None,
+    leaderboard: str | os.PathLike[str] | None = None,
     merge: Sequence[str | os.PathLike[str]] = (),
+    board: bool = False,
+    export: str | os.PathLike[str] | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
     engine: str | None = None,
@@ -207,7 +219,7 @@ def bench(
     on: str | None = None,
     gpus_per_worker: float | None = None,
     retry_failed: bool | None = None,
-) -> BenchCard:
+) -> BenchCard | GroupCard:
     """Measure models on a suite: one card, and a leaderboard that others can merge.
 
     Parameters
@@ -216,16 +228,22 @@ def bench(
         Backbones as in ``evaluate``: ``"pixels"``, ``"mine=runs/proto"``, features at hand. An empty list
         measures nothing and shows the board.
     suite : SUITE, path, list of paths or Suite
-        A suite or release folder, or a testbed file; repeat for several testbeds. Default: toybox-1.
+        A suite that comes with Longshot, a group of such (hard-photos-1), a suite or release folder, an archive's URL
+        with #sha256=…, or a testbed file; repeat for several testbeds. Default: toybox-1.
     methods : METHOD, list of str
         In place of the suite's methods; repeat for several.
     out : folder, optional
         Folder for the run, card.json, card.md, card.html and the leaderboard; nothing is kept without it. The
         same call again computes only what is missing.
-    board : FILE, path, optional
+    leaderboard : FILE, path, optional
         The leaderboard to extend. Default: leaderboard.json in the folder.
     merge : FILE, list of paths
-        Another leaderboard of the same suite, whose entries are taken over; repeat for several.
+        Another leaderboard of the same suite, or the folder of somebody's bench, whose predictions are scored again;
+        repeat for several.
+    board : bool
+        Show the board that comes with the suite and measure nothing.
+    export : folder, optional
+        Write the suite for people without Longshot: CSV, Parquet, Croissant, a card and a loader. Nothing is measured.
     datasets, workers : optional
         As in ``evaluate``.
     device, engine, on, gpus_per_worker, retry_failed : optional
@@ -233,8 +251,9 @@ def bench(
 
     Returns
     -------
-    BenchCard
-        ``entries`` measured now, and the full_board ``board``; ``markdown()`` and ``page()``.
+    BenchCard or GroupCard
+        ``entries`` measured now, and the full ``board``; ``markdown()`` and ``page()``. Of a group ``cards``, one per
+        suite whose images are here.
 
     Examples
     --------
@@ -243,15 +262,87 @@ def bench(
     [('pixels', 'protonet', 1)]
     """
     chosen = [methods] if isinstance(methods, str) else list(methods)
-    opened = suite if isinstance(suite, Suite) else open_suite(suite or BUILT_IN[0], chosen)
+    if models and (board or export is not None):
+        word = "board" if board else "export"
+        raise UserError(f"{{{word}}} measures nothing, and models were given", "leave out one of them")
+    options: dict[str, Any] = {"device": device, "workers": workers}
+    group = None if isinstance(suite, Suite) else suite_names(suite or DEFAULT)
+    if group is None:
+        opened = suite if isinstance(suite, Suite) else open_suite(suite or DEFAULT, chosen)
+        if export is not None:
+            export_suite(opened, export)
+            board = True
+        return _bench_suite(opened, models, chosen, out, leaderboard, merge, datasets, options, board=board)
+    if leaderboard is not None:
+        raise UserError(
+            f"The {count(len(group), 'suite')} of this group have a board each, and 1 file was named",
+            "name a folder with {out} or one suite with {suite}",
+        )
+    suites = [open_suite(name, chosen) for name in group]
+    strangers = sorted(set(datasets or {}) - {name for each in suites for name in each.datasets})
+    if strangers:
+        raise UserError(f"{{datasets}} names '{strangers[0]}', which no suite of the group uses.")
+    if export is not None:
+        for each in suites:
+            export_suite(each, Path(export) / each.name)
+    cards, missing = [], []
+    for each in suites:
+        own = {name: source for name, source in (datasets or {}).items() if name in each.datasets}
+        folder = None if out is None else Path(out) / each.name
+        if models and not images_here(each, own):
+            missing.append(each)
+            note(f"{each.name} is left out: its images are not here. {each.images}")
+            continue
+        cards.append(
+            _bench_suite(each, models, chosen, folder, None, merge, own, options, board=board or not models)
+        )
+    if not cards:
+        raise UserError(
+            f"The images of 0 of {count(len(suites), 'suite')} are here, and at least 1 is needed: "
+            + "; ".join(f"{each.name}: {each.images}" for each in missing),
+            "say where they are with {datasets:NAME=PATH}",
+        )
+    summary = GroupCard(str(suite if isinstance(suite, str) else suite[0]), tuple(cards), tuple(missing))  # type: ignore[index]
+    if out is not None:
+        _write_card(summary, Path(out))
+    return summary
+
+
+def images_here(suite: Suite, datasets: Mapping[str, Dataset | str | Path]) -> bool:
+    """Tell whether the images of a suite are on this machine, where ``datasets`` says or where they were last seen."""
+    from longshot.tasks import open_datasets
+
+    if datasets:  # what is wrong with what was named is said, not passed over
+        return True
+    try:
+        open_datasets(next(iter(suite.testbeds.values())))
+    except UserError:
+        return False
+    return True
+
+
+def _bench_suite(
+    suite: Suite,
+    models: Backbones,
+    chosen: list[str],
+    out: str | os.PathLike[str] | None,
+    leaderboard: str | os.PathLike[str] | None,
+    merge: Sequence[str | os.PathLike[str]],
+    datasets: Mapping[str, Dataset | str | Path] | None,
+    options: dict[str, Any],
+    *,
+    board: bool,
+) -> BenchCard:
+    """Measure models on one suite, extend its board, and write the card."""
     if out is not None:
         claim_folder(out, "bench", ("card.json", "leaderboard.json", "run"))
-    path = board if board is not None else None if out is None else Path(out) / "leaderboard.json"
+    path = leaderboard if leaderboard is not None else None if out is None else Path(out) / "leaderboard.json"
     if path is not None:
         check_place(Path(path))
     if merge and path is None:
-        raise UserError("Boards can only be merged into a file and none was named", "give {board:FILE}")
-    if not models and not merge and (path is None or not Path(path).exists()):
+        raise UserError("Boards can only be merged into a file and none was named", "give {leaderboard:FILE}")
+    shipped = shipped_board(suite)
+    if not (models or merge or board or shipped.entries or (path is not None and Path(path).exists())):
         raise UserError(
             "There is nothing to bench: 0 models were given, and there is no leaderboard to show",
             "name a backbone, such as 'pixels'",
@@ -259,27 +350,57 @@ def bench(
     entries: list[Entry] = []
     if models:
         folder = None if out is None else Path(out) / "run"
-        calls = chosen or list(opened.methods)
-        options: dict[str, Any] = {"datasets": datasets, "device": device, "workers": workers}
-        entries = _measure(opened, models, calls, folder, options)
+        calls = chosen or list(suite.methods)
+        entries = _measure(suite, models, calls, folder, {**options, "datasets": datasets})
     if path is None:
-        full_board = empty_board(opened).with_entries(entries)
+        full_board = shipped.with_entries(entries)
     else:
-        full_board = extend_board(Path(path), opened, entries, [Path(each) for each in merge])
+        theirs = [_their_board(suite, Path(each)) for each in merge]
+        full_board = extend_board(Path(path), suite, entries, theirs)
     card = BenchCard(
-        suite=opened.name,
-        version=opened.version,
-        about=opened.about,
-        kinds=dict(opened.kinds),
+        suite=suite.name,
+        version=suite.version,
+        about=suite.about,
+        kinds=dict(suite.kinds),
         entries=tuple(entries),
         board=full_board,
-        beds=tuple(bed_facts(name, testbed) for name, testbed in opened.testbeds.items()),
+        beds=tuple(bed_facts(name, testbed) for name, testbed in suite.testbeds.items()),
     )
     if out is not None:
-        write_json(Path(out) / "card.json", card.record())
-        write_text(Path(out) / "card.md", card.markdown())
-        write_text(Path(out) / "card.html", card.page())
+        _write_card(card, Path(out))
     return card
+
+
+def _write_card(card: BenchCard | GroupCard, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "card.json", card.record())
+    write_text(folder / "card.md", card.markdown())
+    write_text(folder / "card.html", card.page())
+
+
+def _their_board(suite: Suite, path: Path) -> tuple[Leaderboard, Path]:
+    """Read somebody's board; of a bench folder the run is read, and its predictions are scored again."""
+    if not path.is_dir():
+        return read_board(path), path
+    from longshot.evaluation import Results
+
+    own = path / suite.name if (path / suite.name).is_dir() else path
+    results = Results(own / "run")
+    if unfinished := results.missing():
+        raise UserError(
+            f"The run in {own} is not finished: {count(len(unfinished), 'unit')} missing",
+            "ask for it when it is",
+        )
+    board = read_board(own / "leaderboard.json")
+    scored = {entry.key: entry for entry in run_entries(suite, results)}
+    claimed = [entry for entry in board.entries if entry.key in scored]
+    if len(claimed) < len(scored):
+        raise UserError(
+            f"The leaderboard in {own} lacks {count(len(scored) - len(claimed), 'entry', 'entries')} that its run's "
+            "predictions give: it was changed, or made by another version",
+            "ask for the folder as bench wrote it",
+        )
+    return board.model_copy(update={"entries": tuple(claimed)}), own
 
 
 def _measure(
@@ -292,18 +413,33 @@ def _measure(
     plan.settle()
     speeds = {plan.opened.identities[label]: plan.milliseconds_per_image(label) for label in plan.backbones}
     results = evaluate(suite.testbeds, backbones=models, methods=methods, out=folder, **options)
+    return run_entries(suite, results, speeds, {method.call for method in plan.methods})
+
+
+def run_entries(
+    suite: Suite,
+    results: Results,
+    speeds: Mapping[str, float | None] | None = None,
+    calls: Iterable[str] | None = None,
+) -> list[Entry]:
+    """Make an entry of every backbone × method that a run has on every testbed of a suite.
+
+    ``speeds`` are milliseconds per image of the networks that are meant, by identity, ``calls`` the methods; the folder
+    of a run may hold others from before, and may call a network by another label. None: all that are there.
+    """
     table, run = results.table(), results.run
-    # The folder may hold other models and testbeds from before, and may call this network by another label.
-    labels = {run["networks"][identity]["label"]: identity for identity in speeds}
-    calls = {method.call for method in plan.methods}
+    identities = run["networks"] if speeds is None else speeds
+    labels = {run["networks"][identity]["label"]: identity for identity in identities}
+    calls = set(run["methods"] if calls is None else calls)
     names = {testbed.content_hash: name for name, testbed in suite.testbeds.items()}
     cells: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for cell in run["cells"]:
         if cell["backbone"] in labels and cell["method"] in calls and cell["testbed"] in names:
             cells.setdefault((cell["backbone"], cell["method"]), {})[names[cell["testbed"]]] = cell
     return [
-        _entry(suite, results, table, by_testbed, labels[backbone], speeds[labels[backbone]])
+        _entry(suite, results, table, by_testbed, labels[backbone], (speeds or {}).get(labels[backbone]))
         for (backbone, _), by_testbed in cells.items()
+        if set(by_testbed) == set(suite.testbeds)
     ]
 
 
@@ -323,7 +459,7 @@ def _entry(
     scores, seconds = {}, []
     for name in suite.testbeds:
         rows = cell_rows(table, cells[name])
-        accuracies = rows["accuracy"].to_numpy()
+        accuracies = _scored_again(suite.testbeds[name], rows)
         half, class_half = accuracy_halves(suite.testbeds[name], rows)
         cell = (suite.testbeds[name].content_hash, backbone)
         leak = leaks.get(cell)
@@ -347,3 +483,22 @@ def _entry(
         when=datetime.now(UTC).date().isoformat(),
         longshot=version("longshot"),
     )
+
+
+def _scored_again(testbed: Testbed, rows: pa.Table) -> Floats:
+    """Compute the accuracy of every task from its predictions; UserError where the rows say otherwise."""
+    labels, tasks = testbed.column("query_label"), rows["task"].to_numpy()
+    asked = labels.take(tasks)
+    answers = rows["prediction"].combine_chunks().flatten().to_numpy()
+    if len(answers) != len(asked.values):
+        raise UserError(
+            f"A run has {len(answers):,} predictions for {len(asked.values):,} queries of {testbed.name}"
+        )
+    accuracies: Floats = np.add.reduceat(answers == asked.values, asked.offsets[:-1]) / asked.lengths
+    differing = int((np.abs(accuracies - rows["accuracy"].to_numpy()) > 1e-6).sum())
+    if differing:
+        raise UserError(
+            f"The accuracy of {count(differing, 'task')} of a run is not what its predictions give: it was changed",
+            "measure again",
+        )
+    return accuracies

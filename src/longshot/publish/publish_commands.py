@@ -122,7 +122,7 @@ def verify_command(folder: Path, as_json: bool, **settings: Any) -> None:
 @verb_options("bench", {"suite": {"type": None}})
 @json_option
 def command(
-    models: tuple[str, ...], out: Path | None, board: Path | None, as_json: bool, **settings: Any
+    models: tuple[str, ...], out: Path | None, leaderboard: Path | None, as_json: bool, **settings: Any
 ) -> None:
     """Measure MODELs (backbones, or NAME=BACKBONE) on a suite: a card, and a place on a leaderboard.
 
@@ -131,7 +131,9 @@ def command(
       longshot bench pixels -o bench
       longshot bench efficientnet-lite0 --method tim -o bench
       longshot bench mine=runs/proto --suite hard-birds -o bench-birds
-      longshot bench --merge theirs.json -o bench
+      longshot bench efficientnet-lite0 --suite hard-photos-1 -o bench
+      longshot bench --suite hard-photos-1 --board
+      longshot bench --merge theirs -o bench
 
     A suite is a versioned list of testbeds with their content hashes, and methods. The card tells uniform,
     fine-grained and difficult tasks apart, marks a network that chose a testbed's images, and says what it costs. A
@@ -139,7 +141,10 @@ def command(
     """
     import longshot
 
-    card = longshot.bench(models, out=out, board=board, **settings)
+    card = longshot.bench(models, out=out, leaderboard=leaderboard, **settings)
+    if settings["export"] is not None:
+        click.echo(f"{settings['export']}: CSV, Parquet, croissant.json, load_suite.py; card in README.md")
+        return
     if as_json:
         echo_json(card.record())
         return
@@ -147,5 +152,5 @@ def command(
         click.echo(f"{terminal(card.sheet())}\n")
     where = "Nothing was kept: name a folder with -o."
     if out is not None:
-        where = f"{out}: card.html, card.md, card.json; board: {board or out / 'leaderboard.json'}"
+        where = f"{out}: card.html, card.md, card.json; board: {leaderboard or out / 'leaderboard.json'}"
     click.echo(f"{terminal(card.board_sheet())}\n\n{where}")

@@ -344,7 +344,8 @@ def semantic_version(version: str) -> str:
 
 
 def _file(name: str, digest: str) -> dict[str, Any]:
-    formats = {".parquet": _PARQUET, ".json": "application/json", ".md": "text/markdown"}
+    formats = {".parquet": _PARQUET, ".json": "application/json", ".md": "text/markdown", ".csv": "text/csv"}
+    formats |= {".py": "text/x-python"}
     return {
         "@type": "cr:FileObject",
         "@id": name,

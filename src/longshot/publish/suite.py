@@ -1,62 +1,81 @@
-"""A suite, frozen by its content, and its leaderboard: entries of many people in one file that can be merged."""
+"""A suite: testbeds frozen by their content, with what one needs to get their images.
+
+A suite is a folder. ``suite.json`` names the testbeds and what each holds; ``testbeds.parquet`` holds the tasks of
+all, one testbed after the other, so that the digests of their images stand in it once. Suites come with Longshot, are
+fetched by URL, or are one's own; a group is several suites under one name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-import numpy as np
+import pyarrow as pa
 from pydantic import Field
 
 from longshot.base import (
-    Floats,
     LooseRecord,
-    OutputKind,
     Record,
     UserError,
     claim_folder,
     count,
-    file_lock,
+    extract_archive,
     first,
-    has_json,
     hash_json,
-    is_stream,
+    is_url,
+    local_copy,
+    nearest_name,
     read_json,
     write_json,
 )
 from longshot.tasks import Testbed
 
-if TYPE_CHECKING:
-    from longshot.reports import Placed
-
-BUILT_IN = ("toybox-1",)
+SHIPPED = Path(__file__).with_name("suites")
+DEFAULT = "toybox-1"
 METHODS = ("protonet", "ridge")  # where neither a suite nor its user names any
-FINE_GRAINED = ("alike", "semantic", "siblings", "coarsity")
-SuiteKind: TypeAlias = Literal["uniform", "fine-grained", "difficult"]
-KINDS: tuple[SuiteKind, ...] = ("uniform", "fine-grained", "difficult")
+LOOK_ALIKE = ("alike", "semantic", "siblings", "coarsity")
+SuiteKind: TypeAlias = Literal["easy", "uniform", "alike", "difficult", "both", "ladder", "shifted"]
+KINDS: tuple[SuiteKind, ...] = ("easy", "uniform", "alike", "difficult", "both", "ladder", "shifted")
+_BEDS = "testbeds.parquet"
+_HASH = "#sha256="  # after the URL of a suite: the digest of its archive
 
 
 class SuiteTestbed(Record):
-    """A testbed of a suite: its file beside suite.json, and what it must hold."""
+    """A testbed of a suite: how many tasks it has, what these must hold, and how they were drawn."""
 
     name: str
-    file: str
     kind: SuiteKind
+    tasks: int = Field(ge=1)
     content_hash: str
+    sampler: dict[str, Any]
+    seed: int | None = None
+    features: str | None = None
 
 
 class SuiteRecord(Record):
     """suite.json."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     name: str
     version: str
     about: str = ""
+    licence: str = ""  # of the images
+    images: str = ""  # how to get them
+    made_by: str = ""  # the command that draws the same tasks again
     methods: tuple[str, ...]
     testbeds: tuple[SuiteTestbed, ...]
+
+
+class _Group(Record):
+    """NAME.json beside the suites: several of them under one name."""
+
+    about: str
+    suites: tuple[str, ...]
 
 
 class _ReleasedTestbed(LooseRecord):
@@ -82,20 +101,44 @@ class Suite:
     methods: tuple[str, ...]
     testbeds: Mapping[str, Testbed]
     kinds: Mapping[str, SuiteKind]
+    licence: str = ""
+    images: str = ""
+    made_by: str = ""
+    folder: Path | None = None  # where it was read from
 
     @cached_property
     def digest(self) -> str:
         """Return the hex SHA-256 over the contents of the testbeds: what a leaderboard is about."""
         return hash_json(sorted(testbed.content_hash for testbed in self.testbeds.values()))
 
+    @property
+    def datasets(self) -> list[str]:
+        """List the names of the datasets that the testbeds use."""
+        return list(dict.fromkeys(name for testbed in self.testbeds.values() for name in testbed.datasets))
+
+
+def shipped_suites() -> tuple[str, ...]:
+    """List the suites that come with Longshot."""
+    return tuple(sorted(folder.parent.name for folder in SHIPPED.glob("*/suite.json")))
+
+
+def suite_names(source: str | Path | Sequence[str | Path]) -> list[str] | None:
+    """Return the suites of a group by their names; None where ``source`` is a single suite."""
+    sources = [source] if isinstance(source, str | Path) else list(source)
+    path = SHIPPED / f"{sources[0]}.json" if len(sources) == 1 else None
+    if path is None or path.parent != SHIPPED or not path.is_file():
+        return None
+    return list(read_json(_Group, path, "The group of suites").suites)
+
 
 def open_suite(source: str | Path | Sequence[str | Path], methods: Sequence[str] = ()) -> Suite:
-    """Open a suite by name, from a folder, or of one's own testbeds.
+    """Open a suite by name, from a folder or a URL, or of one's own testbeds.
 
     Parameters
     ----------
     source : str, path or list of paths
-        "toybox-1", a folder with suite.json (:func:`write_suite`), a release folder, or testbed files.
+        A suite that comes with Longshot, a folder with suite.json (:func:`write_suite`), the URL of such a folder as
+        an archive with its digest (``https://…/birds.zip#sha256=…``), a release folder, or testbed files.
     methods : sequence of str
         In place of those of the suite.
 
@@ -111,25 +154,30 @@ def open_suite(source: str | Path | Sequence[str | Path], methods: Sequence[str]
     ('uniform', 'uniform', 300)
     """
     sources = [source] if isinstance(source, str | Path) else list(source)
-    if len(sources) == 1 and str(sources[0]) in BUILT_IN:
-        return _from_folder(Path(__file__).with_name("suites") / str(sources[0]), methods)
-    if len(sources) == 1 and Path(sources[0]).is_dir():
-        return _from_folder(Path(sources[0]), methods)
     if not sources:
         raise UserError("A suite needs at least 1 testbed and 0 were given.")
+    if len(sources) == 1:
+        name = str(sources[0])
+        if name in shipped_suites():
+            return _from_folder(SHIPPED / name, methods)
+        if is_url(name) and not name.endswith(".parquet"):
+            return _from_url(name, methods)
+        if Path(name).is_dir():
+            return _from_folder(Path(name), methods)
+        if not Path(name).suffix and not Path(name).exists():
+            known_names = [*shipped_suites(), *sorted(file.stem for file in SHIPPED.glob("*.json"))]
+            hint = nearest_name(name, known_names, "those that come with Longshot are")
+            raise UserError(f"There is no suite '{name}', neither by that name nor as a folder; {hint}")
     return _from_files([Path(each) for each in sources], methods)
 
 
 def shipped_testbeds() -> dict[str, Path]:
-    """List the testbeds of the suites that come with Longshot: ``toybox-1/uniform`` → its file."""
-    folders = [Path(__file__).with_name("suites") / name for name in BUILT_IN]
-    return {
-        f"{folder.name}/{file.stem}": file for folder in folders for file in sorted(folder.glob("*.parquet"))
-    }
+    """List the files of the suites that come with Longshot: suite → the file with all of its tasks."""
+    return {name: SHIPPED / name / _BEDS for name in shipped_suites()}
 
 
 def write_suite(suite: Suite, out: str | Path) -> Path:
-    """Write a suite for others: suite.json and its testbeds.
+    """Write a suite for others: suite.json, and the tasks of its testbeds in one file.
 
     Parameters
     ----------
@@ -146,36 +194,74 @@ def write_suite(suite: Suite, out: str | Path) -> Path:
     folder = Path(out)
     claim_folder(folder, "suite")
     folder.mkdir(parents=True, exist_ok=True)
-    testbeds = []
-    for name, testbed in suite.testbeds.items():
-        testbed.save(folder / f"{name}.parquet")
-        testbeds.append(
-            SuiteTestbed(
-                name=name,
-                file=f"{name}.parquet",
-                kind=suite.kinds[name],
-                content_hash=testbed.content_hash,
-            )
+    Testbed.concat(list(suite.testbeds.values())).save(folder / _BEDS)
+    testbeds = tuple(
+        SuiteTestbed(
+            name=name,
+            kind=suite.kinds[name],
+            tasks=len(testbed),
+            content_hash=testbed.content_hash,
+            sampler=testbed.meta["sampler"],
+            seed=testbed.meta["seed"],
+            features=testbed.meta["features"],
         )
-    facts: dict[str, Any] = {key: getattr(suite, key) for key in ("name", "version", "about", "methods")}
-    record = SuiteRecord(**facts, testbeds=tuple(testbeds))
+        for name, testbed in suite.testbeds.items()
+    )
+    words = ("name", "version", "about", "licence", "images", "made_by", "methods")
+    facts: dict[str, Any] = {key: getattr(suite, key) for key in words}
+    record = SuiteRecord(**facts, testbeds=testbeds)
     write_json(folder / "suite.json", record.model_dump(mode="json"))
     return folder
+
+
+def _from_url(address: str, methods: Sequence[str]) -> Suite:
+    """Fetch a suite as an archive, compare its digest, and open it."""
+    url, _, digest = address.partition(_HASH)
+    if not digest:
+        raise UserError(
+            f"The suite {url} has no digest, so a changed copy would go unnoticed",
+            f"write it behind the URL, as in {{suite:{url}{_HASH}…}}",
+        )
+    archive = local_copy(url)
+    with archive.open("rb") as file:
+        present = hashlib.file_digest(file, "sha256").hexdigest()
+    if present != digest.lower():
+        raise UserError(
+            f"The suite at {url} has the digest {present[:12]}…, and {digest[:12]}… was asked for",
+            "ask its publisher which is meant",
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        extract_archive(archive, Path(folder))
+        records = sorted(Path(folder).rglob("suite.json"))
+        if len(records) != 1:
+            raise UserError(
+                f"The archive {url} holds {count(len(records), 'suite.json', 'suite.json')} and needs 1."
+            )
+        return _from_folder(records[0].parent, methods)
 
 
 def _from_folder(folder: Path, methods: Sequence[str]) -> Suite:
     """Open the suite or the release in a folder."""
     if (folder / "suite.json").is_file():
         record = read_json(SuiteRecord, folder / "suite.json", "The suite")
-        testbeds = {each.name: _checked(folder, each.file, each.content_hash) for each in record.testbeds}
-        kinds = {each.name: each.kind for each in record.testbeds}
         return Suite(
-            record.name, record.version, record.about, tuple(methods) or record.methods, testbeds, kinds
+            record.name,
+            record.version,
+            record.about,
+            tuple(methods) or record.methods,
+            _cut(folder, record),
+            {each.name: each.kind for each in record.testbeds},
+            record.licence,
+            record.images,
+            record.made_by,
+            folder,
         )
     if (folder / "release.json").is_file():
         released = read_json(_Release, folder / "release.json", "The release")
         testbeds = {
-            each.name: _checked(folder, f"testbeds/{each.name}.parquet", each.content_hash)
+            each.name: _checked(
+                Testbed.load(_inside(folder, f"testbeds/{each.name}.parquet")), each.content_hash, folder
+            )
             for each in released.testbeds
         }
         return _with_kinds(released.title, released.version, methods, testbeds)
@@ -185,16 +271,41 @@ def _from_folder(folder: Path, methods: Sequence[str]) -> Suite:
     )
 
 
-def _checked(folder: Path, file: str, content_hash: str) -> Testbed:
-    """Load a testbed of a folder; UserError when it is not the one that the suite names."""
+def _cut(folder: Path, record: SuiteRecord) -> dict[str, Testbed]:
+    """Cut the file of a suite into its testbeds; UserError where one is not what the suite names."""
+    joined = Testbed.load(folder / _BEDS)
+    total = sum(each.tasks for each in record.testbeds)
+    if total != len(joined):
+        raise UserError(
+            f"The suite {folder} has {count(total, 'task')} on record, and its file {_BEDS} holds {len(joined):,}",
+            "take an unchanged copy of the suite",
+        )
+    testbeds, start = {}, 0
+    for each in record.testbeds:
+        table = joined.table.slice(start, each.tasks)
+        table = table.set_column(0, "task", pa.array(range(each.tasks)))
+        unmeasured = [name for name in joined.measured if table.column(name).null_count == each.tasks]
+        facts: dict[str, Any] = {"sampler": each.sampler, "seed": each.seed, "features": each.features}
+        cut = joined.changed(table.drop_columns(unmeasured), **facts)
+        testbeds[each.name] = _checked(cut, each.content_hash, folder, each.name)
+        start += each.tasks
+    return testbeds
+
+
+def _inside(folder: Path, file: str) -> Path:
+    """Return the path of a file that a folder names; UserError where it lies outside."""
     path = (folder / file).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise UserError(f"The suite {folder} names the file {file!r}, which lies outside of it.")
-    testbed = Testbed.load(path)
+    return path
+
+
+def _checked(testbed: Testbed, content_hash: str, folder: Path, name: str = "") -> Testbed:
+    """Return a testbed of a folder; UserError when it is not the one that the suite names."""
     if testbed.content_hash != content_hash:
         raise UserError(
-            f"{path} is not the testbed that the suite names (content {testbed.content_hash[:12]}…, not "
-            f"{content_hash[:12]}…)",
+            f"'{name or testbed.name}' in {folder} is not the testbed that the suite names (content "
+            f"{testbed.content_hash[:12]}…, not {content_hash[:12]}…)",
             "take an unchanged copy of the suite",
         )
     return testbed
@@ -221,10 +332,14 @@ def _with_kinds(name: str, version: str, methods: Sequence[str], testbeds: Mappi
 
 
 def kind_of(testbed: Testbed) -> SuiteKind:
-    """Tell what a testbed asks, from how it was drawn: difficult supports, look-alike classes, or neither."""
-    if _choice(testbed.meta, "instances").get("name") in ("difficult", "greedy"):
-        return "difficult"
-    return "fine-grained" if _choice(testbed.meta, "classes").get("name") in FINE_GRAINED else "uniform"
+    """Tell what a testbed asks, from how it was drawn: which classes, and which images of them."""
+    instances = _choice(testbed.meta, "instances").get("name")
+    is_alike = _choice(testbed.meta, "classes").get("name") in LOOK_ALIKE
+    if instances in ("difficult", "greedy"):
+        return "both" if is_alike else "difficult"
+    if instances in ("easy", "shifted"):
+        return "easy" if instances == "easy" else "shifted"
+    return "alike" if is_alike else "uniform"
 
 
 def _choice(meta: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -232,169 +347,3 @@ def _choice(meta: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     sampler = meta.get("sampler")
     choice = sampler.get(name) if isinstance(sampler, Mapping) else None
     return choice if isinstance(choice, Mapping) else {}
-
-
-class TestbedScore(Record):
-    """A series on one testbed: accuracies of its tasks, shares in 0 … 1."""
-
-    __test__ = False  # its name begins like a test's
-
-    accuracies: tuple[float, ...] = Field(min_length=1)
-    half: float | None  # of the 95 % interval over tasks
-    class_half: float | None  # of the one for other classes too
-    judge: bool  # whether this network chose the testbed's images
-    leak: str = ""  # the mark of what it saw of the testbed in training
-    leak_note: str = ""
-
-    @property
-    def mean(self) -> float:
-        """Mean accuracy over tasks."""
-        return float(np.mean(self.accuracies))
-
-
-class Entry(Record):
-    """A backbone with a method on every testbed of the suite."""
-
-    model: str  # what it was called
-    identity: str  # hash of what computes, whatever it is called
-    method: str
-    setting: str
-    scores: dict[str, TestbedScore]
-    milliseconds_per_image: float | None
-    milliseconds_per_task: float | None
-    when: str
-    longshot: str
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Return what makes two entries the same measurement."""
-        return self.identity, self.method, repr(sorted((n, s.accuracies) for n, s in self.scores.items()))
-
-    @property
-    def average(self) -> float | None:
-        """Mean over testbeds; None for a network that was a judge of one: it is not ranked."""
-        if any(score.judge for score in self.scores.values()):
-            return None
-        return float(np.mean([score.mean for score in self.scores.values()]))
-
-
-class Leaderboard(Record):
-    """leaderboard.json."""
-
-    format: Literal[1] = 1
-    suite: str
-    version: str
-    digest: str
-    testbeds: dict[str, str]  # name → content hash
-    entries: tuple[Entry, ...] = ()
-
-    def with_entries(self, entries: Iterable[Entry]) -> Leaderboard:
-        """Return the same board with more entries; what is there already is not repeated."""
-        by_key = {entry.key: entry for entry in (*self.entries, *entries)}
-        return self.model_copy(update={"entries": tuple(by_key.values())})
-
-    def ordered(self) -> list[Entry]:
-        """Order entries: inductive above transductive, each from the highest average down, judges last."""
-
-        def place(entry: Entry) -> tuple[bool, bool, float]:
-            average = entry.average
-            return entry.setting == "transductive", average is None, -(average or 0.0)
-
-        return sorted(self.entries, key=place)
-
-    def placed(self, testbed: str) -> dict[tuple[str, str, str], Placed]:
-        """Return entry key → its place on a testbed, within its setting; judges take none."""
-        from longshot.reports import place_column
-
-        if not self.entries:
-            return {}
-        scores = [entry.scores[testbed] for entry in self.entries]
-        accuracies: Floats = np.array([score.accuracies for score in scores]).T
-        settings, judges = [entry.setting for entry in self.entries], [score.judge for score in scores]
-        places = place_column(accuracies, settings, judges)
-        return {entry.key: own for entry, own in zip(self.entries, places, strict=True)}
-
-
-def empty_board(suite: Suite) -> Leaderboard:
-    """Return a board of a suite without entries."""
-    hashes = {name: testbed.content_hash for name, testbed in suite.testbeds.items()}
-    return Leaderboard(suite=suite.name, version=suite.version, digest=suite.digest, testbeds=hashes)
-
-
-def read_board(path: str | Path) -> Leaderboard:
-    """Read a board from its file; UserError when it is damaged or its entries do not fit its testbeds."""
-    board = read_json(Leaderboard, Path(path), "The leaderboard")
-    for entry in board.entries:
-        if set(entry.scores) != set(board.testbeds):
-            raise UserError(
-                f"The leaderboard {path} is damaged: the entry '{entry.model}' has {len(entry.scores)} of "
-                f"{count(len(board.testbeds), 'testbed')}."
-            )
-    for name in board.testbeds:
-        counts = sorted({len(entry.scores[name].accuracies) for entry in board.entries})
-        if len(counts) > 1:
-            raise UserError(
-                f"The leaderboard {path} is damaged: its entries have {' and '.join(map(str, counts))} tasks on "
-                f"'{name}', and all need the same."
-            )
-    return board
-
-
-def check_place(path: str | Path) -> None:
-    """Raise UserError where no board can be extended or made at ``path``, before anything is measured."""
-    if is_stream(path):
-        raise UserError(f"A leaderboard is read and extended, which '{path}' cannot be", "name {board:FILE}")
-    OutputKind("leaderboard", {".json": has_json()}).ending(path)
-    if Path(path).exists():
-        read_board(path)
-
-
-def extend_board(
-    path: str | Path, suite: Suite, entries: Sequence[Entry], merged: Sequence[str | Path] = ()
-) -> Leaderboard:
-    """Add entries, and those of other boards of the same suite, to a board file; it is made where it is not there.
-
-    Parameters
-    ----------
-    path : path
-        The board.
-    suite : Suite
-        What the entries were measured on.
-    entries : sequence of Entry
-        New ones; one that is there already changes nothing.
-    merged : sequence of paths
-        Other people's boards.
-
-    Returns
-    -------
-    Leaderboard
-        What the file holds now. UserError when a board is about other testbeds; then nothing is written.
-    """
-    board_path = Path(path).resolve() if Path(path).is_symlink() else Path(path)
-    board_path.parent.mkdir(parents=True, exist_ok=True)
-    with file_lock(board_path.with_name(f"{board_path.name}.lock")):
-        board = read_board(board_path) if board_path.exists() else empty_board(suite)
-        _check_suite(board, board_path, suite.digest, suite.name)
-        gathered = list(entries)
-        for other in merged:
-            theirs = read_board(other)
-            _check_suite(theirs, Path(other), suite.digest, suite.name)
-            names = {content_hash: name for name, content_hash in board.testbeds.items()}
-            for (
-                entry
-            ) in theirs.entries:  # with its testbeds called as on our board: the content says which is which
-                scores = {names[theirs.testbeds[name]]: score for name, score in entry.scores.items()}
-                gathered.append(entry.model_copy(update={"scores": scores}))
-        board = board.with_entries(gathered)
-        write_json(board_path, board.model_dump(mode="json"))
-    return board
-
-
-def _check_suite(board: Leaderboard, path: Path, digest: str, name: str) -> None:
-    """Raise UserError unless the board is about the same testbeds, by content."""
-    if board.digest != digest:
-        raise UserError(
-            f"The leaderboard {path} is about other testbeds ({board.suite} {board.version}, content "
-            f"{board.digest[:12]}…) than '{name}' (content {digest[:12]}…)",
-            "use one board for each suite",
-        )

@@ -12,7 +12,7 @@ import pytest
 
 from longshot.base import UserError
 from longshot.publish import Leaderboard, read_board
-from longshot.publish.suite import Entry, TestbedScore, check_place, extend_board
+from longshot.publish.leaderboard import Entry, TestbedScore, check_place, extend_board
 
 
 def suite(digest: str = "d" * 64, name: str = "birds") -> Any:
@@ -20,7 +20,7 @@ def suite(digest: str = "d" * 64, name: str = "birds") -> Any:
         "easy": SimpleNamespace(content_hash="e" * 64),
         "hard": SimpleNamespace(content_hash="h" * 64),
     }
-    return SimpleNamespace(name=name, version="1", digest=digest, testbeds=testbeds)
+    return SimpleNamespace(name=name, version="1", digest=digest, testbeds=testbeds, folder=None)
 
 
 def entry(
@@ -101,7 +101,7 @@ def test_merging_goes_by_content_not_by_name(tmp_path: Path) -> None:
     renamed = board(entry("b", LOW, HIGH)).model_dump(mode="json")
     renamed["testbeds"] = {"hard": "e" * 64, "easy": "h" * 64}  # the other way round
     their_file.write_text(json.dumps(renamed))
-    merged = extend_board(board_file, suite(), [], [their_file])
+    merged = extend_board(board_file, suite(), [], [(read_board(their_file), their_file)])
     assert [(each.model, each.scores["easy"].mean) for each in merged.entries] == [("a", 0.25), ("b", 0.75)]
 
 
@@ -113,7 +113,7 @@ def test_another_suite_is_refused_and_nothing_written(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"theirs.json is about other testbeds \(birds 1, content ffffffffffff…\)"
     ):
-        extend_board(board_file, suite(), [entry("c", LOW, LOW)], [their_file])
+        extend_board(board_file, suite(), [entry("c", LOW, LOW)], [(read_board(their_file), their_file)])
     assert board_file.read_bytes() == before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -34,7 +35,7 @@ def test_the_built_in_suite_is_frozen() -> None:
     assert dict(suite.kinds) == {
         "uniform": "uniform",
         "one-shot": "uniform",
-        "fine-grained": "fine-grained",
+        "fine-grained": "alike",
         "difficult": "difficult",
     }
     assert {name: kind_of(testbed) for name, testbed in suite.testbeds.items()} == dict(suite.kinds)
@@ -75,25 +76,66 @@ def test_a_release_is_a_suite(files: dict[str, Path], photos: Path, tmp_path: Pa
     assert suite.digest == open_suite(list(files.values())).digest
 
 
+def _changed_record(folder: Path, **facts: object) -> None:
+    record = json.loads((folder / "suite.json").read_text())
+    record["testbeds"][0] |= facts
+    (folder / "suite.json").write_text(json.dumps(record))
+
+
 def test_an_exchanged_testbed_is_noticed(files: dict[str, Path], tmp_path: Path) -> None:
     folder = write_suite(open_suite(list(files.values())), tmp_path / "suite")
-    shutil.copy(files["other"], folder / "easy.parquet")
-    with pytest.raises(UserError, match="is not the testbed that the suite names"):
+    other = open_suite(files["other"]).testbeds["other"]
+    _changed_record(folder, content_hash=other.content_hash)
+    with pytest.raises(UserError, match=r"'easy' in .* is not the testbed that the suite names"):
         open_suite(folder)
 
 
-def test_a_file_outside_the_folder_is_refused(files: dict[str, Path], tmp_path: Path) -> None:
+def test_tasks_that_are_not_on_record_are_noticed(files: dict[str, Path], tmp_path: Path) -> None:
+    folder = write_suite(open_suite(list(files.values())), tmp_path / "suite")
+    _changed_record(folder, tasks=11)
+    with pytest.raises(UserError, match=r"has 23 tasks on record, and its file testbeds\.parquet holds 24"):
+        open_suite(folder)
+
+
+def test_another_version_of_the_format_is_refused(files: dict[str, Path], tmp_path: Path) -> None:
     folder = write_suite(open_suite(list(files.values())), tmp_path / "suite")
     record = json.loads((folder / "suite.json").read_text())
-    record["testbeds"][0]["file"] = "../easy.parquet"
-    (folder / "suite.json").write_text(json.dumps(record))
+    (folder / "suite.json").write_text(json.dumps({**record, "format": 3}))
+    with pytest.raises(UserError, match="format"):
+        open_suite(folder)
+
+
+def test_a_release_that_names_a_file_outside_is_refused(
+    files: dict[str, Path], photos: Path, tmp_path: Path
+) -> None:
+    folder = longshot.release(
+        files["easy"], out=tmp_path / "r", title="Photos", datasets={photos.name: photos}
+    )
+    record = json.loads((folder / "release.json").read_text())
+    record["testbeds"][0]["name"] = "../../easy"
+    (folder / "release.json").write_text(json.dumps(record))
     with pytest.raises(UserError, match="lies outside of it"):
         open_suite(folder)
+
+
+def test_by_url_with_its_digest(files: dict[str, Path], tmp_path: Path) -> None:
+    """Any URL does; ``file:`` is one that needs no server."""
+    write_suite(open_suite(files["easy"]), tmp_path / "suite")
+    archive = Path(shutil.make_archive(str(tmp_path / "birds"), "zip", tmp_path / "suite"))
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    url = f"file://{archive}"
+    assert list(open_suite(f"{url}#sha256={digest}").testbeds) == ["easy"]
+    with pytest.raises(UserError, match="has no digest, so a changed copy would go unnoticed"):
+        open_suite(url)
+    with pytest.raises(UserError, match=f"has the digest {digest[:12]}…, and 000000000000… was asked for"):
+        open_suite(f"{url}#sha256={'0' * 64}")
 
 
 def test_what_is_no_suite_is_told(files: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds neither suite\.json nor release.json"):
         open_suite(tmp_path)
+    with pytest.raises(UserError, match=r"There is no suite 'toybox-2', .*; did you mean 'toybox-1'"):
+        open_suite("toybox-2")
     with pytest.raises(UserError, match="need different names and have 1 name more than once: 'easy'"):
         open_suite([files["easy"], files["easy"]])
     with pytest.raises(UserError, match="at least 1 testbed"):

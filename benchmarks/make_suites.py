@@ -1,0 +1,227 @@
+"""Make the suites that come with Longshot: ``python -m benchmarks.make_suites cub-1 IMAGES -o FOLDER``.
+
+IMAGES is the set as its makers publish it. Its images are linked into one folder per class, under the names that the
+tasks then have; testbeds are drawn from there by ``longshot.sample`` with the settings below, and written as a suite.
+The same images give the same hashes again. ``--board`` measures the frozen methods on a suite and writes the board that
+ships with it; ``--tasks 8 --judges pixels`` makes a small one quickly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import longshot
+from longshot.publish.leaderboard import write_shipped_board
+from longshot.publish.suite import Suite, SuiteKind, open_suite, write_suite
+
+METHODS = ("protonet", "ridge", "logistic", "nearest-neighbour", "simpleshot", "tim")
+JUDGES = ("efficientnet-lite0", "pixels")
+LADDER = (0.9, 0.75, 0.6, 0.45)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A set of images, which of it is used, and under which names."""
+
+    about: str
+    licence: str
+    images: str  # how to get them
+    links: Callable[
+        [Path], Iterable[tuple[str, Path]]
+    ]  # the set's folder → class/name of an image and where it lies
+    attributes: Callable[[str], Mapping[str, str]] | None = None  # of an image, from its name
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of all testbeds
+    further: Mapping[str, tuple[SuiteKind, Mapping[str, Any]]] = field(
+        default_factory=dict
+    )  # testbeds of its own
+
+
+def _class_folders(*parts: str, classes: Sequence[str] = ()) -> Callable[[Path], Iterable[tuple[str, Path]]]:
+    """List the images of class folders, those of several parts together."""
+
+    def links(root: Path) -> Iterable[tuple[str, Path]]:
+        for part in parts:
+            for folder in sorted((root / part).iterdir()):
+                if folder.is_dir() and (not classes or folder.name in classes):
+                    for file in sorted(folder.iterdir()):
+                        yield f"{folder.name}/{file.name}", file
+
+    return links
+
+
+_CUB_TEST = """008.Rhinoceros_Auklet 009.Brewer_Blackbird 015.Lazuli_Bunting 020.Yellow_breasted_Chat 028.Brown_Creeper
+030.Fish_Crow 035.Purple_Finch 039.Least_Flycatcher 045.Northern_Fulmar 046.Gadwall 082.Ringed_Kingfisher
+085.Horned_Lark 094.White_breasted_Nuthatch 101.White_Pelican 103.Sayornis 112.Great_Grey_Shrike 118.House_Sparrow
+122.Harris_Sparrow 128.Seaside_Sparrow 133.White_throated_Sparrow 134.Cape_Glossy_Starling 137.Cliff_Swallow
+147.Least_Tern 148.Green_tailed_Towhee 163.Cape_May_Warbler 168.Kentucky_Warbler 169.Magnolia_Warbler
+170.Mourning_Warbler 193.Bewick_Wren 194.Cactus_Wren""".split()
+_CIFAR_FS_TEST = """baby bed bicycle chimpanzee fox leopard man pickup_truck plain poppy rocket rose snail
+sweet_pepper table telephone wardrobe whale woman worm""".split()
+_DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
+
+
+def _pacs_links(root: Path) -> Iterable[tuple[str, Path]]:
+    for domain in _DOMAINS:
+        for folder in sorted((root / domain).iterdir()):
+            for file in sorted(folder.iterdir()):
+                yield f"{folder.name}/{domain}-{file.name}", file
+
+
+def _omniglot_links(root: Path) -> Iterable[tuple[str, Path]]:
+    for alphabet in sorted((root / "images_evaluation").iterdir()):
+        for character in sorted(alphabet.iterdir()):
+            for file in sorted(character.iterdir()):
+                yield f"{alphabet.name}/{character.name}/{file.name}", file
+
+
+RECIPES: dict[str, Recipe] = {
+    "cub-1": Recipe(
+        "CUB-200-2011: photographs of birds, the 30 test classes of Meta-Dataset's split of cu_birds. Look-alikes of "
+        "one family; the bird fills little of many pictures. Not for whoever trained on ImageNet's birds without a "
+        "word on it.",
+        "The photographs belong to their takers; research use, no redistribution.",
+        "Get CUB-200-2011 from its makers (longshot datasets get cu-birds) and give {datasets:cub=PATH}.",
+        _class_folders("train", "test", classes=_CUB_TEST),
+    ),
+    "cifar100-1": Recipe(
+        "CIFAR-100: 32-pixel photographs of 100 kinds of things, the test images of the 20 test classes of CIFAR-FS; "
+        "small pictures, so it says little about detail.",
+        "Not stated by its makers; for research.",
+        "Get CIFAR-100 (longshot datasets get cifar100) and give {datasets:cifar100=PATH}; any lossless copy will do.",
+        _class_folders("test", classes=_CIFAR_FS_TEST),
+    ),
+    "pacs-1": Recipe(
+        "PACS: seven kinds of things as photographs, paintings, cartoons and sketches. Tasks over all four, and twelve "
+        "shifts: references of one domain, queries of another.",
+        "Research use.",
+        "Get PACS from its makers and give {datasets:pacs=PATH}.",
+        _pacs_links,
+        attributes=lambda name: {"domain": name.split("/")[1].split("-")[0]},
+        further={
+            f"{references}-to-{queries}": (
+                "shifted",
+                {
+                    "way": 7,
+                    "shot": 5,
+                    "tasks": 100,
+                    "instances": "shifted",
+                    "support_where": f"domain == {references}",
+                    "query_where": f"domain == {queries}",
+                },
+            )
+            for references in _DOMAINS
+            for queries in _DOMAINS
+            if references != queries
+        },
+    ),
+    "omniglot-1": Recipe(
+        "Omniglot: drawings of characters, the 20 evaluation alphabets (659 characters of 20 drawings), which are the "
+        "test classes of Meta-Dataset's split. Strokes on white: it says nothing about texture or colour.",
+        "MIT",
+        "Get Omniglot from its makers (longshot datasets get omniglot) and give {datasets:omniglot=PATH}.",
+        _omniglot_links,
+    ),
+}
+
+
+def testbed_settings(
+    judges: Sequence[str], steps: Sequence[float] = LADDER
+) -> dict[str, tuple[SuiteKind, dict[str, Any]]]:
+    """Return the testbeds that every suite has: name → its kind and what ``longshot.sample`` is asked for."""
+    beds: dict[str, tuple[SuiteKind, dict[str, Any]]] = {}
+    for shot in (5, 1):
+        beds[f"easy-{shot}"] = "easy", {"shot": shot, "instances": "easy", "judge": list(judges)}
+        beds[f"uniform-{shot}"] = "uniform", {"shot": shot}
+        beds[f"alike-{shot}"] = "alike", {"shot": shot, "classes": "alike", "judge": list(judges)}
+        beds[f"difficult-{shot}"] = (
+            "difficult",
+            {"shot": shot, "instances": "difficult", "judge": list(judges)},
+        )
+        both = {"classes": "alike", "instances": "difficult", "judge": list(judges)}
+        beds[f"both-{shot}"] = "both", {"shot": shot, **both}
+    for accuracy in steps:
+        aim = {"shot": 5, "target_accuracy": accuracy, "judge": list(judges)}
+        beds[f"at-{100 * accuracy:.0f}"] = "ladder", aim
+    return beds
+
+
+def link_images(recipe: Recipe, source: Path, folder: Path) -> Path:
+    """Link the images of a set into one folder per class; return that folder."""
+    rows = ["path," + ",".join(recipe.attributes("a/photo-b")) if recipe.attributes else ""]
+    for name, file in recipe.links(source):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            os.link(file, target)
+        if recipe.attributes:
+            rows.append(f"{name}," + ",".join(recipe.attributes(name).values()))
+    if recipe.attributes:
+        (folder / "attributes.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def make(
+    name: str, source: Path, out: Path, *, tasks: int, judges: Sequence[str], steps: Sequence[float]
+) -> Suite:
+    """Draw the testbeds of a suite from a set's images, and write it; testbeds that are there are not drawn again."""
+    recipe = RECIPES[name]
+    dataset = link_images(recipe, source, out / "images" / name.rpartition("-")[0])
+    kinds: dict[str, SuiteKind] = {}
+    testbeds = {}
+    for bed, (kind, settings) in {**testbed_settings(judges, steps), **recipe.further}.items():
+        path = out / "testbeds" / name / f"{bed}.parquet"
+        if not path.exists():
+            print(f"{name}: drawing {bed}", flush=True)
+            wanted = {"way": 5, "query": 10, "tasks": tasks, **recipe.settings, **settings}
+            wanted["tasks"] = min(wanted["tasks"], tasks)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            longshot.sample(dataset, seed=0, out=path, **wanted)
+        kinds[bed], testbeds[bed] = kind, longshot.Testbed.load(path)
+    command = f"python -m benchmarks.make_suites {name} IMAGES -o FOLDER"
+    facts = (recipe.licence, recipe.images, command)
+    suite = Suite(name, "1", recipe.about, METHODS[:2], testbeds, kinds, *facts)
+    write_suite(suite, out / name)
+    return open_suite(out / name)
+
+
+def write_board(suite: Suite, dataset: Path, models: Sequence[str], out: Path) -> None:
+    """Measure the frozen methods of every model on a suite, and write the board beside it."""
+    card = longshot.bench(
+        models, suite=suite, methods=METHODS, out=out, datasets={suite.datasets[0]: dataset}
+    )
+    assert suite.folder is not None
+    path = write_shipped_board(card.board, suite.folder)
+    print(f"{path}: {len(card.board.entries)} entries, {path.stat().st_size / 1e3:.0f} kB")
+
+
+def main() -> None:
+    """Read the command line and make one suite."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", choices=list(RECIPES))
+    parser.add_argument("images", type=Path, help="the set as its makers publish it")
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    parser.add_argument("--tasks", type=int, default=300)
+    parser.add_argument("--judges", nargs="+", default=list(JUDGES))
+    parser.add_argument("--ladder", nargs="*", type=float, default=list(LADDER))
+    parser.add_argument(
+        "--board", nargs="+", metavar="MODEL", default=[], help="measure these, and write the board"
+    )
+    options = parser.parse_args()
+    suite = make(
+        options.name, options.images, options.out,
+        tasks=options.tasks, judges=options.judges, steps=options.ladder,
+    )  # fmt: skip
+    for bed, testbed in suite.testbeds.items():
+        print(f"{suite.name}/{bed}: {len(testbed)} tasks, {testbed.content_hash[:12]}")
+    if options.board:
+        folder = options.out / "images" / options.name.rpartition("-")[0]
+        write_board(suite, folder, options.board, options.out / "bench" / suite.name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""One card over several suites: means, ranks, how far models fall from easy to hard tasks, and where they fail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from longshot.base import Floats, count
+from longshot.reports import Column, Section, Sheet, SheetCell, make_sheet, markdown, write_page
+from longshot.statistics import Interval, mean_interval, meta_dataset_ranks
+
+if TYPE_CHECKING:
+    from longshot.publish.bench_suite import BenchCard
+    from longshot.publish.leaderboard import Entry
+    from longshot.publish.suite import Suite
+
+_NOTE = (
+    "Accuracy in %, means over suites, ± half the 95 % interval for other tasks of these classes. The drop is from the "
+    "uniform tasks to the same queries with difficult supports, in points. A rank is taken on every testbed by "
+    "Meta-Dataset's rule (whoever is not outside the joint interval shares it) and averaged within a setting; judges "
+    "of a testbed have none on it."
+)
+
+
+class SeriesOverSuites(NamedTuple):
+    """A model with a method on every suite that it was measured on."""
+
+    model: str
+    method: str
+    setting: str
+    entries: dict[str, Entry]  # suite → its entry there
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return what makes rows of several suites one series."""
+        return self.model, self.method, self.setting
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCard:
+    """The cards of several suites, and what they say together."""
+
+    group: str
+    cards: tuple[BenchCard, ...]
+    missing: tuple[Suite, ...] = ()  # whose images are not here
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """List what was measured now, suite after suite."""
+        return tuple(entry for card in self.cards for entry in card.entries)
+
+    def sheet(self) -> Sheet:
+        """Return one row per model × method measured now."""
+        return self._summary(lambda card: card.entries, f"Card: {self.group}")
+
+    def board_sheet(self) -> Sheet:
+        """Return one row per model × method on the boards of all suites."""
+        return self._summary(lambda card: card.board.entries, f"Leaderboard: {self.group}")
+
+    def _summary(self, entries: Callable[[BenchCard], Sequence[Entry]], title: str) -> Sheet:
+        ranks = {card.suite: entry_ranks(card.board.entries) for card in self.cards}
+        series = series_over_suites(self.cards, entries)
+        mean_ranks = {each.key: _mean_rank(each, ranks) for each in series}
+        columns = [
+            Column("model", lambda each: each.model),
+            Column("method", lambda each: each.method),
+            Column("setting", lambda each: each.setting),
+            Column("suites", lambda each: len(each.entries), "count"),
+            Column("rank", lambda each: mean_ranks[each.key], "plain", 1, "lower"),
+            *(
+                Column(kind, partial(self._mean, kind), "percent", 1)
+                for kind in ("easy", "uniform", "alike", "difficult", "both")
+                if any(kind in card.kinds.values() for card in self.cards)
+            ),
+            Column("drop", self._drop, "points", 1),
+            Column("fails at", self._worst),
+        ]
+        # A series without a rank is a judge somewhere on every testbed.
+        series.sort(key=lambda each: (each.setting == "transductive", mean_ranks[each.key] or math.inf))
+        absent = "".join(f" {suite.name} is left out: its images are not here." for suite in self.missing)
+        return make_sheet(columns, series, title, note=_NOTE + absent, labels=3)
+
+    def _mean(self, kind: str, series: SeriesOverSuites) -> Interval | None:
+        """Average the testbeds of a kind within each suite, then the suites; halves add up in squares."""
+        per_suite = []
+        for card in self.cards:
+            scores = [
+                score
+                for name, score in (
+                    series.entries[card.suite].scores if card.suite in series.entries else {}
+                ).items()
+                if card.kinds[name] == kind
+            ]
+            if scores:
+                half = math.sqrt(sum((score.half or 0.0) ** 2 for score in scores)) / len(scores)
+                per_suite.append((float(np.mean([score.mean for score in scores])), half))
+        return _mean_of(per_suite)
+
+    def _drop(self, series: SeriesOverSuites) -> Interval | None:
+        """Average over suites the paired drop from uniform tasks to the same queries with difficult supports."""
+        per_suite = []
+        for card in self.cards:
+            entry = series.entries.get(card.suite)
+            pairs = (
+                []
+                if entry is None
+                else [
+                    (entry.scores[name], entry.scores[name.replace("difficult", "uniform")])
+                    for name, kind in card.kinds.items()
+                    if kind == "difficult" and name.replace("difficult", "uniform") in entry.scores
+                ]
+            )
+            drops = [
+                mean_interval(np.array(hard.accuracies) - np.array(plain.accuracies))
+                for hard, plain in pairs
+                if len(hard.accuracies) == len(plain.accuracies) and hard is not plain
+            ]
+            if drops:
+                half = math.sqrt(sum((drop.half or 0.0) ** 2 for drop in drops)) / len(drops)
+                per_suite.append((float(np.mean([drop.mean for drop in drops])), half))
+        return _mean_of(per_suite)
+
+    def _worst(self, series: SeriesOverSuites) -> SheetCell:
+        """Name the testbed with the lowest accuracy that the model did not judge."""
+        scores = [
+            (score.mean, f"{suite}/{name}")
+            for suite, entry in series.entries.items()
+            for name, score in entry.scores.items()
+            if not score.judge
+        ]
+        if not scores:
+            return SheetCell("–")
+        mean, name = min(scores)
+        return SheetCell(f"{name} ({100 * mean:.1f})", value=mean)
+
+    def markdown(self) -> str:
+        """Render the card, and those of every suite, as Markdown."""
+        own = [self.sheet()] if self.entries else []
+        return "\n".join(
+            [
+                *(markdown(sheet) for sheet in (*own, self.board_sheet())),
+                *(card.markdown() for card in self.cards),
+            ]
+        )
+
+    def page(self) -> str:
+        """Render the card as an HTML page, with those of every suite."""
+        sections = [Section("card", "Card", {"sheet": self.sheet()}, "sheet")] if self.entries else []
+        sections.append(Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"))
+        for card in self.cards:
+            sections.append(
+                Section(f"suite-{card.suite}", card.suite, {"sheet": card.board_sheet()}, "sheet")
+            )
+        counts = [
+            count(len(self.cards), "suite"),
+            count(len(self.entries), "entry", "entries") + " measured now",
+        ]
+        beds = tuple(bed for card in self.cards for bed in card.beds)
+        return write_page(f"Bench: {self.group}", sections, counts=counts, sortable=True, beds=beds)
+
+    def record(self) -> dict[str, Any]:
+        """Return the card as plain values, for JSON."""
+        return {
+            "group": self.group,
+            "missing": [suite.name for suite in self.missing],
+            "suites": [card.record() for card in self.cards],
+        }
+
+
+def series_over_suites(
+    cards: Sequence[BenchCard], entries: Callable[[BenchCard], Sequence[Entry]]
+) -> list[SeriesOverSuites]:
+    """Gather the entries of several suites by model, method and setting."""
+    series: dict[tuple[str, str, str], SeriesOverSuites] = {}
+    for card in cards:
+        for entry in entries(card):
+            key = (entry.model, entry.method, entry.setting)
+            series.setdefault(key, SeriesOverSuites(*key, {})).entries[card.suite] = entry
+    return list(series.values())
+
+
+def entry_ranks(entries: Sequence[Entry]) -> dict[tuple[str, str, str], list[float]]:
+    """Rank entries on every testbed within their setting, judges left out: entry key → its ranks."""
+    ranks: dict[tuple[str, str, str], list[float]] = {}
+    for setting in {entry.setting for entry in entries}:
+        for name in entries[0].scores:
+            members = [each for each in entries if each.setting == setting and not each.scores[name].judge]
+            if len(members) < 2:
+                continue
+            scores = [each.scores[name] for each in members]
+            places: Floats = meta_dataset_ranks([s.mean for s in scores], [s.half or 0.0 for s in scores])
+            for entry, place in zip(members, places.tolist(), strict=True):
+                ranks.setdefault(entry.key, []).append(place)
+    return ranks
+
+
+def _mean_rank(
+    series: SeriesOverSuites, ranks: dict[str, dict[tuple[str, str, str], list[float]]]
+) -> float | None:
+    """Average the ranks of a series, each suite counting the same."""
+    own = [ranks[suite][entry.key] for suite, entry in series.entries.items() if entry.key in ranks[suite]]
+    return float(np.mean([np.mean(places) for places in own])) if own else None
+
+
+def _mean_of(estimates: Sequence[tuple[float, float]]) -> Interval | None:
+    """Average independent means with half widths: the half widths add up in squares."""
+    if not estimates:
+        return None
+    mean = float(np.mean([value for value, _ in estimates]))
+    half = math.sqrt(sum(half**2 for _, half in estimates)) / len(estimates)
+    return Interval(mean, mean - half, mean + half, len(estimates))
