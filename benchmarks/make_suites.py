@@ -54,60 +54,19 @@ def _class_folders(*parts: str, classes: Sequence[str] = ()) -> Callable[[Path],
     return links
 
 
-_CUB_TEST = [
-    "008.Rhinoceros_Auklet",
-    "009.Brewer_Blackbird",
-    "015.Lazuli_Bunting",
-    "020.Yellow_breasted_Chat",
-    "028.Brown_Creeper",
-    "030.Fish_Crow",
-    "035.Purple_Finch",
-    "039.Least_Flycatcher",
-    "045.Northern_Fulmar",
-    "046.Gadwall",
-    "082.Ringed_Kingfisher",
-    "085.Horned_Lark",
-    "094.White_breasted_Nuthatch",
-    "101.White_Pelican",
-    "103.Sayornis",
-    "112.Great_Grey_Shrike",
-    "118.House_Sparrow",
-    "122.Harris_Sparrow",
-    "128.Seaside_Sparrow",
-    "133.White_throated_Sparrow",
-    "134.Cape_Glossy_Starling",
-    "137.Cliff_Swallow",
-    "147.Least_Tern",
-    "148.Green_tailed_Towhee",
-    "163.Cape_May_Warbler",
-    "168.Kentucky_Warbler",
-    "169.Magnolia_Warbler",
-    "170.Mourning_Warbler",
-    "193.Bewick_Wren",
-    "194.Cactus_Wren",
-]
-_CIFAR_FS_TEST = [
-    "baby",
-    "bed",
-    "bicycle",
-    "chimpanzee",
-    "fox",
-    "leopard",
-    "man",
-    "pickup_truck",
-    "plain",
-    "poppy",
-    "rocket",
-    "rose",
-    "snail",
-    "sweet_pepper",
-    "table",
-    "telephone",
-    "wardrobe",
-    "whale",
-    "woman",
-    "worm",
-]
+_CUB_TEST = (
+    "008.Rhinoceros_Auklet", "009.Brewer_Blackbird", "015.Lazuli_Bunting", "020.Yellow_breasted_Chat",
+    "028.Brown_Creeper", "030.Fish_Crow", "035.Purple_Finch", "039.Least_Flycatcher", "045.Northern_Fulmar",
+    "046.Gadwall", "082.Ringed_Kingfisher", "085.Horned_Lark", "094.White_breasted_Nuthatch",
+    "101.White_Pelican", "103.Sayornis", "112.Great_Grey_Shrike", "118.House_Sparrow", "122.Harris_Sparrow",
+    "128.Seaside_Sparrow", "133.White_throated_Sparrow", "134.Cape_Glossy_Starling", "137.Cliff_Swallow",
+    "147.Least_Tern", "148.Green_tailed_Towhee", "163.Cape_May_Warbler", "168.Kentucky_Warbler",
+    "169.Magnolia_Warbler", "170.Mourning_Warbler", "193.Bewick_Wren", "194.Cactus_Wren",
+)  # fmt: skip
+_CIFAR_FS_TEST = (
+    "baby", "bed", "bicycle", "chimpanzee", "fox", "leopard", "man", "pickup_truck", "plain", "poppy",
+    "rocket", "rose", "snail", "sweet_pepper", "table", "telephone", "wardrobe", "whale", "woman", "worm",
+)  # fmt: skip
 _DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 
 
