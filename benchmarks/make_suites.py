@@ -147,8 +147,8 @@ def testbed_settings(
             "difficult",
             {"shot": shot, "instances": "difficult", "judge": list(judges)},
         )
-        both = {"classes": "alike", "instances": "difficult", "judge": list(judges)}
-        beds[f"both-{shot}"] = "both", {"shot": shot, **both}
+        alike_and_difficult = {"classes": "alike", "instances": "difficult", "judge": list(judges)}
+        beds[f"both-{shot}"] = "both", {"shot": shot, **alike_and_difficult}
     for accuracy in steps:
         aim = {"shot": 5, "target_accuracy": accuracy, "judge": list(judges)}
         beds[f"at-{100 * accuracy:.0f}"] = "ladder", aim
@@ -182,10 +182,10 @@ def make(
         path = out / "testbeds" / name / f"{bed}.parquet"
         if not path.exists():
             print(f"{name}: drawing {bed}", flush=True)
-            wanted = {"way": 5, "query": 10, "tasks": tasks, **recipe.settings, **settings}
-            wanted["tasks"] = min(wanted["tasks"], tasks)
+            asked_for = {"way": 5, "query": 10, "tasks": tasks, **recipe.settings, **settings}
+            asked_for["tasks"] = min(asked_for["tasks"], tasks)
             path.parent.mkdir(parents=True, exist_ok=True)
-            longshot.sample(dataset, seed=0, out=path, **wanted)
+            longshot.sample(dataset, seed=0, out=path, **asked_for)
         kinds[bed], testbeds[bed] = kind, longshot.Testbed.load(path)
     command = f"python -m benchmarks.make_suites {name} IMAGES -o FOLDER"
     facts = (recipe.licence, recipe.images, command)

@@ -1,6 +1,6 @@
-"""Draw what the suites teach: ``python -m benchmarks.suite_lessons -o docs`` makes five figures and prints their numbers.
+"""Draw what the suites teach: ``python -m benchmarks.suite_lessons -o docs`` makes five figures, prints numbers.
 
-Everything is computed from the boards that come with Longshot; nothing is measured. A series is a network with a method.
+All is computed from the boards that come with Longshot; nothing is measured. A series is a network with a method.
 Judges of a testbed are left out of what is said about it.
 """
 
@@ -52,8 +52,8 @@ def draw_falls(opened: dict[str, tuple[Suite, Leaderboard]], out: Path) -> None:
     """Figure 1: accuracy from easy to hard, one panel per suite, a line per network."""
     models = sorted({entry.model for _, board in opened.values() for entry in board.entries})
     with new_figure(230, width=180 * len(opened), palette=LIGHT) as figure:
-        for place, (name, (_, board)) in enumerate(opened.items()):
-            axes = figure.add_subplot(1, len(opened), place + 1)
+        for number, (name, (_, board)) in enumerate(opened.items()):
+            axes = figure.add_subplot(1, len(opened), number + 1)
             for entry in (each for each in board.entries if each.method == METHOD):
                 beds = [f"{step}-5" for step in STEPS if f"{step}-5" in entry.scores]
                 style = "--" if judged(entry, board) else "-"
@@ -138,12 +138,12 @@ def draw_ladder(opened: dict[str, tuple[Suite, Leaderboard]], out: Path) -> None
     with new_figure(240, width=300, palette=LIGHT) as figure:
         axes = new_axes(figure, (45, 10, 10, 40))
         axes.plot([30, 100], [30, 100], color=LIGHT.muted, linestyle=":")
-        for place, (name, (suite, board)) in enumerate(opened.items()):
+        for number, (name, (suite, board)) in enumerate(opened.items()):
             steps = [bed for bed, kind in suite.kinds.items() if kind == "ladder"]
             stated = [float(bed.partition("-")[2]) for bed in steps]
             for entry in (e for e in board.entries if e.method == METHOD and not judged(e, board)):
                 reached = [mean_accuracy(entry, bed) for bed in steps]
-                axes.plot(stated, reached, "o-", color=LIGHT.series[place % len(LIGHT.series)], markersize=3,
+                axes.plot(stated, reached, "o-", color=LIGHT.series[number % len(LIGHT.series)], markersize=3,
                           label=name, linewidth=0.8)  # fmt: skip
                 print(f"  {name:12} {entry.model:24} " + " ".join(
                     f"{aim:.0f}→{value:.1f}" for aim, value in zip(stated, reached, strict=True)))  # fmt: skip

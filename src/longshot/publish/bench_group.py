@@ -193,9 +193,9 @@ def entry_ranks(entries: Sequence[Entry]) -> dict[tuple[str, str, str], list[flo
             if len(members) < 2:
                 continue
             scores = [each.scores[name] for each in members]
-            places: Floats = meta_dataset_ranks([s.mean for s in scores], [s.half or 0.0 for s in scores])
-            for entry, place in zip(members, places.tolist(), strict=True):
-                ranks.setdefault(entry.key, []).append(place)
+            own_ranks: Floats = meta_dataset_ranks([s.mean for s in scores], [s.half or 0.0 for s in scores])
+            for entry, rank in zip(members, own_ranks.tolist(), strict=True):
+                ranks.setdefault(entry.key, []).append(rank)
     return ranks
 
 

@@ -488,13 +488,13 @@ def _entry(
 def _scored_again(testbed: Testbed, rows: pa.Table) -> Floats:
     """Compute the accuracy of every task from its predictions; UserError where the rows say otherwise."""
     labels, tasks = testbed.column("query_label"), rows["task"].to_numpy()
-    asked = labels.take(tasks)
+    truth = labels.take(tasks)
     answers = rows["prediction"].combine_chunks().flatten().to_numpy()
-    if len(answers) != len(asked.values):
+    if len(answers) != len(truth.values):
         raise UserError(
-            f"A run has {len(answers):,} predictions for {len(asked.values):,} queries of {testbed.name}"
+            f"A run has {len(answers):,} predictions for {len(truth.values):,} queries of {testbed.name}"
         )
-    accuracies: Floats = np.add.reduceat(answers == asked.values, asked.offsets[:-1]) / asked.lengths
+    accuracies: Floats = np.add.reduceat(answers == truth.values, truth.offsets[:-1]) / truth.lengths
     differing = int((np.abs(accuracies - rows["accuracy"].to_numpy()) > 1e-6).sum())
     if differing:
         raise UserError(
