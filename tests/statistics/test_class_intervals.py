@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from longshot.statistics import class_interval, mean_interval, widths_differ
+from longshot.statistics import TaskClasses, class_interval, mean_interval, widths_differ
 
 
 def draw_tasks(rng: np.random.Generator, classes: int, tasks: int, ways: tuple[int, int]) -> list[np.ndarray]:
@@ -151,3 +152,50 @@ def test_a_fifth_is_the_bound() -> None:
     assert not widths_differ(0.1, 0.119) and widths_differ(0.1, 0.121)
     assert not widths_differ(0.1, 0.081) and widths_differ(0.1, 0.079)
     assert not widths_differ(0.1, None) and not widths_differ(None, 0.1) and not widths_differ(math.nan, 0.1)
+
+
+@pytest.fixture(scope="module")
+def fine_tasks() -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """300 tasks, a column that their classes decide and that ties, and accuracies that follow it."""
+    rng = np.random.default_rng(3)
+    members = draw_tasks(rng, 15, 300, (4, 4))
+    of_class = rng.normal(size=15)
+    x = np.round(2 * np.array([of_class[row].mean() for row in members]))
+    return members, x, 0.1 * x + rng.normal(0, 0.3, 300)
+
+
+def by_leaving_out(members: list[np.ndarray], x: np.ndarray, y: np.ndarray, statistic: Any) -> Any:
+    """The interval over classes of the jackknife's pseudo-values of a statistic, a task left out at a time."""
+    whole, rows = statistic(x, y), np.arange(len(x))
+    parts = np.array([statistic(x[rows != row], y[rows != row]) for row in rows])
+    return class_interval(whole + (len(x) - 1) * (parts.mean() - parts), members)
+
+
+def test_a_slope_over_classes_is_that_of_pseudo_values(fine_tasks: Any) -> None:
+    members, x, y = fine_tasks
+    interval = task_classes(members).slope(x, y)
+    expected = by_leaving_out(members, x, y, lambda a, b: stats.linregress(a, b).slope)
+    assert interval.mean == pytest.approx(stats.linregress(x, y).slope)
+    assert interval.half == pytest.approx(expected.half, rel=0.02) and interval.n == 15
+
+
+def test_a_rank_correlation_over_classes_is_that_of_pseudo_values_on_fishers_scale(fine_tasks: Any) -> None:
+    members, x, y = fine_tasks
+    interval = task_classes(members).rank_correlation(x, y)
+    expected = by_leaving_out(members, x, y, lambda a, b: math.atanh(stats.spearmanr(a, b).statistic))
+    assert interval.mean == pytest.approx(stats.spearmanr(x, y).statistic)
+    ends = np.arctanh([interval.low, interval.high])
+    assert (ends[1] - ends[0]) / 2 == pytest.approx(expected.half, rel=0.02)
+    assert interval.low < interval.mean < interval.high
+
+
+def test_ranks_that_agree_or_do_not_vary_have_no_interval(fine_tasks: Any) -> None:
+    members, x, _ = fine_tasks
+    same, constant = (task_classes(members).rank_correlation(x, other) for other in (2 * x, np.ones(len(x))))
+    assert (same.mean, same.low, same.reason) == (1.0, None, "all ranks agree")
+    assert math.isnan(constant.mean) and constant.reason == "one side is constant"
+
+
+def task_classes(members: list[np.ndarray]) -> TaskClasses:
+    lengths = [len(row) for row in members]
+    return TaskClasses(np.repeat(np.arange(len(members)), lengths), np.concatenate(members))
