@@ -8,60 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import stats
 
+from class_halves import half_over_classes
 from longshot.statistics import TaskClasses, class_interval, mean_interval, widths_differ
 
 
 def draw_tasks(rng: np.random.Generator, classes: int, tasks: int, ways: tuple[int, int]) -> list[np.ndarray]:
     return [rng.choice(classes, rng.integers(ways[0], ways[1] + 1), replace=False) for _ in range(tasks)]
-
-
-def half_by_other_means(values: np.ndarray, members: list[np.ndarray]) -> float:
-    """The half width of ``class_interval`` with explicit matrices, least squares and adaptive quadrature."""
-    tasks, count = len(values), 1 + max(int(row.max()) for row in members)
-    has = np.zeros((tasks, count))
-    for task, row in enumerate(members):
-        has[task, row] = 1
-    ways = has.sum(axis=1)
-    columns = np.ones((tasks, 1))
-    if len(set(ways)) > 1:
-        columns = np.c_[columns, 1 / ways, np.log(ways)]
-    project = np.eye(tasks) - columns @ np.linalg.pinv(columns)
-    residuals = project @ values
-    weights = (1 - has) / (1 - ways / count)[:, None]
-    lever = weights / weights.sum(axis=0)
-    lever -= lever.mean(axis=1, keepdims=True)
-    jackknife = (count - 1) / count * ((lever.T @ residuals) ** 2).sum()
-    noise = tasks * (count - 1) / count * ((project @ lever) ** 2).sum()
-    design = np.c_[columns, has / ways[:, None]]
-    rank = np.linalg.matrix_rank(design)
-    left_over = residuals - design @ np.linalg.lstsq(design, residuals, rcond=None)[0]
-    over_tasks = float(left_over @ left_over) / (tasks - rank) / tasks
-    freedom = tasks - columns.shape[1]
-    by_ways = max(0.0, values.var(ddof=1) - float(residuals @ residuals) / freedom) / tasks
-
-    def density(root: float) -> float:
-        spread = root**2 + noise * over_tasks
-        chi = stats.chi2.pdf((count - 1) * jackknife / spread, count - 1) / spread
-        return float(chi / math.sqrt(1 + (2 * root) ** 2 / over_tasks))
-
-    top = 30 * math.sqrt(jackknife)
-    pieces = np.geomspace(1e-4 * top, top, 40)
-    edges = list(zip([0.0, *pieces[:-1]], pieces, strict=True))
-    total = sum(integrate.quad(density, *edge)[0] for edge in edges)
-
-    def outside(half: float) -> float:
-        def tail(root: float) -> float:
-            return density(root) * stats.norm.sf(half / math.sqrt(root**2 + over_tasks + by_ways))
-
-        return sum(integrate.quad(tail, *edge)[0] for edge in edges) / total
-
-    low, high = 0.0, 10 * top
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if outside(middle) > 0.025 else (low, middle)
-    return (low + high) / 2
 
 
 @pytest.mark.parametrize("ways", [(3, 3), (2, 6)])
@@ -72,7 +26,7 @@ def test_the_formula_another_way(ways: tuple[int, int]) -> None:
     values = np.array([0.6 + by_class[row].mean() for row in members]) + rng.normal(0, 0.1, 60)
     interval = class_interval(values, members)
     assert interval.mean == pytest.approx(values.mean()) and interval.n == 8
-    assert interval.half == pytest.approx(half_by_other_means(values, members), rel=2e-3)
+    assert interval.half == pytest.approx(half_over_classes(values, members), rel=2e-3)
 
 
 def simulate(rng: np.random.Generator, own: float, drawn_to: float) -> tuple[np.ndarray, list[np.ndarray]]:
