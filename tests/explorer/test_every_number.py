@@ -200,8 +200,8 @@ def check(text: str, expected: Expected, leaked: bool, digits: int, where: str) 
         assert "±" not in words, (where, words)
     else:
         assert numbers[1] == pytest.approx(expected.half, abs=near), (where, words, expected)
-    wider = re.search(r"\(± (\d+\.\d+)\)", words)
-    shown = None if wider is None else float(wider[1])
+    wider = re.search(r"(?<=\(± )\d+\.\d+(?=\))|(?<=± )\d+\.\d+(?= over classes)", words)
+    shown = None if wider is None else float(wider[0])
     assert shown == (
         None if expected.over_classes is None else pytest.approx(expected.over_classes, abs=near)
     ), (
@@ -250,11 +250,11 @@ def check_terminal(lines: list[str], run: str, expected: dict[tuple[str, str, in
     """Compare the rows of the terminal's table; what is equal in all of them stands in the line above."""
     head = next(number for number, line in enumerate(lines) if line.startswith("Method"))
     same = " ".join(lines[:head]).replace(" · ", " ")
-    place = lines[head].index("Accuracy %") + len("Accuracy %")
+    last_column = lines[head].index("Accuracy %") + len("Accuracy %")
     assert len(lines) - head - 1 == len(expected)
     for line in lines[head + 1 :]:
         before, cell = re.match(r"(.*?)(\d+\.\d+ ± .*|\d+\.\d+.*)", line).groups()
-        words = cell[: place - len(before)] if place > len(before) else cell
+        words = cell[: last_column - len(before)] if last_column > len(before) else cell
         key = series_of([same, before], expected)
         check(words, expected[key], key[0] in LEAKED.get(run, ()), 2, "terminal")
 

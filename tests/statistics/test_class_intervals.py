@@ -120,9 +120,9 @@ def fine_tasks() -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
 
 def by_leaving_out(members: list[np.ndarray], x: np.ndarray, y: np.ndarray, statistic: Any) -> Any:
     """The interval over classes of the jackknife's pseudo-values of a statistic, a task left out at a time."""
-    whole, rows = statistic(x, y), np.arange(len(x))
+    estimate, rows = statistic(x, y), np.arange(len(x))
     parts = np.array([statistic(x[rows != row], y[rows != row]) for row in rows])
-    return class_interval(whole + (len(x) - 1) * (parts.mean() - parts), members)
+    return class_interval(estimate + (len(x) - 1) * (parts.mean() - parts), members)
 
 
 def test_a_slope_over_classes_is_that_of_pseudo_values(fine_tasks: Any) -> None:

@@ -54,8 +54,8 @@ def test_a_stranger_would_move_them() -> None:
     """What the test above rests on: one method of the paper with a stranger's numbers contradicts the claim."""
     lab = lab_of(OWN)
     values = lab.scores.values
-    lab.scores.values = lambda bed, net, method, *rest: values(
-        bed, net, "x" if method == OWN[0] else method, *rest
+    lab.scores.values = lambda bed, net, method, *metric: values(
+        bed, net, "x" if method == OWN[0] else method, *metric
     )
     claims = [claim for claim in better_testbed_claims() if claim.id == "correlated"]
     assert judge(claims, lab)[0].verdict == "contradicted"
