@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.association import ranks, slope
+from longshot.statistics.association import correlation, ranks, slope
 from longshot.statistics.estimate_text import CLASSES
 from longshot.statistics.intervals import Floats, Interval, checked
 
@@ -160,14 +160,14 @@ class TaskClasses:
         w = p(u, v) − ρ / 2 · (p(u, u) + p(v, v)), p as in :func:`_rank_product`. The interval is that of the mean of
         atanh ρ + (w − w̄) / (1 − ρ²), turned back by tanh. There is none where |ρ| is 1 or not defined.
         """
-        ranked = [ranks(checked(values)) for values in (x, y)]
-        scales = [float(own.std()) for own in ranked]
-        if min(scales) < 1e-12:
-            return Interval(math.nan, None, None, self.class_count, "one side is constant", CLASSES)
-        u, v = (((own - own.mean()) / scale, scale) for own, scale in zip(ranked, scales, strict=True))
-        rho = float((u[0] * v[0]).mean())
-        if 1 - rho * rho < 1e-12:
-            return Interval(rho, None, None, self.class_count, "all ranks agree", CLASSES)
+        rho = correlation(x, y, "spearman").r
+        if not abs(rho) < 1 - 1e-12:
+            why = "one side is constant" if math.isnan(rho) else "all ranks agree"
+            return Interval(rho, None, None, self.class_count, why, CLASSES)
+        scaled = [
+            (own - own.mean(), float(own.std())) for own in (ranks(checked(values)) for values in (x, y))
+        ]
+        u, v = ((centred / scale, scale) for centred, scale in scaled)
         influence = _rank_product(u, v) - rho / 2 * (_rank_product(u, u) + _rank_product(v, v))
         z = self.interval(math.atanh(rho) + (influence - influence.mean()) / (1 - rho * rho), level)
         ends = [None if end is None else math.tanh(end) for end in (z.low, z.high)]

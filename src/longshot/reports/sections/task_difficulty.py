@@ -19,7 +19,7 @@ from longshot.reports.tables import Column, Sheet, SheetCell, make_sheet, series
 from longshot.statistics import bounds_text, mean_interval, percent, plus_minus, points, widths_differ
 
 if TYPE_CHECKING:
-    from longshot.statistics import Correlation, Drop, Interval, Slope
+    from longshot.statistics import Correlation, Drop, Interval, Slope, Unit
 
 
 WINDOW = 200  # tasks, as in the semantic-sampling paper's figure 5
@@ -120,26 +120,24 @@ FACTS = (
 
 def _correlation(estimate: Correlation, over_classes: Interval | None = None) -> SheetCell:
     """Return a correlation with its interval; a dash where it is not defined."""
-    wider = _notable(estimate, over_classes)
-    text = bounds_text(estimate.r, estimate.low, estimate.high, "plain", 2, over_classes=wider)
-    return SheetCell(text, value=estimate.r)
+    return _with_classes(estimate.r, estimate, over_classes, "plain", 2)
 
 
 def _slope(line: Slope, over_classes: Interval) -> SheetCell:
     """Return points per unit with the interval: ``+1.2 [+0.9, +1.5]``."""
     size = max(abs(100 * x) for x in (line.slope, line.low, line.high) if not math.isnan(x))
-    digits, wider = 1 if size >= 10 else 2 if size >= 1 else 3, _notable(line, over_classes)
-    text = bounds_text(line.slope, line.low, line.high, "points", digits, over_classes=wider)
-    return SheetCell(text, value=line.slope)
+    digits = 1 if size >= 10 else 2 if size >= 1 else 3
+    return _with_classes(line.slope, line, over_classes, "points", digits)
 
 
-def _notable(
-    estimate: Correlation | Slope, over_classes: Interval | None
-) -> tuple[float | None, float | None] | None:
-    """Return the ends of the interval over classes where its width differs noticeably."""
-    if over_classes is None or not widths_differ((estimate.high - estimate.low) / 2, over_classes.half):
-        return None
-    return over_classes.low, over_classes.high
+def _with_classes(
+    value: float, estimate: Correlation | Slope, over_classes: Interval | None, unit: Unit, digits: int
+) -> SheetCell:
+    """Return a number with its interval, and in brackets the one over classes where its width differs noticeably."""
+    low, high, wider = estimate.low, estimate.high, None
+    if over_classes is not None and widths_differ((high - low) / 2, over_classes.half):
+        wider = over_classes.low, over_classes.high
+    return SheetCell(bounds_text(value, low, high, unit, digits, over_classes=wider), value=value)
 
 
 def _plotted(columns: dict[str, Floats], related: dict[str, Any]) -> list[str]:
