@@ -126,6 +126,39 @@ class Dots(Format):
 ''',
 }
 
+PAGE = '''
+"""How often each method was run."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from longshot.explorer.library import Item
+from longshot.explorer.result_views import indexed_results
+from longshot.explorer.site import Page, Site, crumbs_of
+from longshot.reports import Column, Section, make_sheet
+
+
+def method_counts(site: Site, item: Item) -> Page:
+    """Make the page: a table with a line for each method of a run."""
+    counts = Counter(series.method for series in indexed_results(site, [item])[0].series)
+    columns = [Column("Method", lambda line: line[0]), Column("Times", lambda line: line[1], "count")]
+    sheet = make_sheet(columns, list(counts.items()), aria="Methods")
+    return Page("Methods", [Section("methods", "Methods", {"sheet": sheet}, "sheet")], crumbs=crumbs_of(item))
+'''
+ROUTE = '        page("/run/{id}/plot",'
+VISIT = """
+import re, sys, urllib.request
+import longshot
+
+explorer = longshot.serve(".", port=18437)
+get = lambda path: urllib.request.urlopen("http://127.0.0.1:18437" + path).read().decode()
+run = re.search(r\'href="(/run/[^"/?]*)"\', get("/?kind=run")).group(1)
+print(get(run + "/methods"))
+print(get(run + "/methods?table=1&as=csv"))
+explorer.close()
+"""
+
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -203,6 +236,25 @@ def test_a_metric(tree: Path) -> None:
     assert "--metric [accuracy|balanced_accuracy|normalized_accuracy|top5|loss|error_rate]" in run(
         tree, "compare", "--help"
     )
+
+
+def test_an_explorer_page_is_two_files(tree: Path) -> None:
+    """A module that makes the page, and its address in the list: the page stands in the frame, its table is a file."""
+    package = tree / "src" / "longshot" / "explorer"
+    (package / "method_views.py").write_text(PAGE.lstrip(), encoding="utf-8")
+    addresses = (package / "app.py").read_text(encoding="utf-8")
+    assert addresses.count(ROUTE) == 1
+    line = '        page("/run/{id}/methods", of("run", lambda site, item, _: method_counts(site, item))),\n'
+    importing = "from longshot.explorer.method_views import method_counts\n"
+    anchor = "from longshot.explorer.library import Item\n"
+    changed = addresses.replace(ROUTE, line + ROUTE).replace(anchor, anchor + importing)
+    (package / "app.py").write_text(changed, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+    command = [sys.executable, "-c", VISIT]
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "<title>Methods" in done.stdout and 'href="/?kind=run"' in done.stdout
+    assert done.stdout.split()[-3:] == ['"Method","Times"', '"first-class",1', '"protonet",1']
 
 
 def column(tree: Path, method: str, name: str) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ import pytest
 from scipy import stats
 
 import longshot
+from class_halves import half_over_classes
 from longshot.evaluation import write_predictions
 from longshot.explorer.serving import Explorer
 
@@ -48,6 +49,7 @@ class Expected(NamedTuple):
 
     mean: float
     half: float | None
+    over_classes: float | None  # half the interval for other classes, where it is a fifth wider or narrower
     mark: str
     unranked: bool  # the highest of its setting, and no test was made
     balanced: float
@@ -137,14 +139,28 @@ def recomputed(run: Path) -> dict[tuple[str, str, int], Expected]:
         tied = [key for key in members if key == best or tests[frozenset((key, best))] >= 0.05]
         marks |= dict.fromkeys(tied, "tie" if len(tied) > 1 else "best")
     expected = {}
+    classes, datasets = classes_of(run, record)
     for key, own in values.items():
         half = stats.sem(own) * stats.t.ppf(0.975, len(own) - 1) if len(own) > 1 else None
         balanced = 100 * float(np.mean([row["balanced_accuracy"] for row in rows[key].values()]))
         scaled = None if half is None else 100 * float(half)
+        wider = None if half is None else 100 * half_over_classes(own, classes, datasets)
+        if scaled is None or wider is None or abs(wider - scaled) <= 0.2 * scaled:
+            wider = None
         expected[key] = Expected(
-            100 * float(own.mean()), scaled, marks[key], key in unranked, balanced, len(own)
+            100 * float(own.mean()), scaled, wider, marks[key], key in unranked, balanced, len(own)
         )
     return expected
+
+
+def classes_of(run: Path, record: dict[str, Any]) -> tuple[list[list[int]], list[int]]:
+    """Return numbers of the classes and of the dataset of each task, from the run's copy of its testbed."""
+    (content_hash,) = record["testbeds"]
+    rows = pq.read_table(next(run.rglob(f"*{content_hash[:8]}*.parquet"))).to_pylist()
+    names = sorted({(row["dataset"], name) for row in rows for name in row["classes"]})
+    datasets = sorted({row["dataset"] for row in rows})
+    numbers = [[names.index((row["dataset"], name)) for name in row["classes"]] for row in rows]
+    return numbers, [datasets.index(row["dataset"]) for row in rows]
 
 
 class Tables(HTMLParser):
@@ -184,13 +200,24 @@ def check(text: str, expected: Expected, leaked: bool, digits: int, where: str) 
         assert "±" not in words, (where, words)
     else:
         assert numbers[1] == pytest.approx(expected.half, abs=near), (where, words, expected)
+    wider = re.search(r"(?<=\(± )\d+\.\d+(?=\))|(?<=± )\d+\.\d+(?= over classes)", words)
+    shown = None if wider is None else float(wider[0])
+    assert shown == (
+        None if expected.over_classes is None else pytest.approx(expected.over_classes, abs=near)
+    ), (
+        where,
+        words,
+        expected,
+    )
     assert ("‡" in words) == leaked, (where, words)
     named = re.findall(r"\b(best|tie|judge)\b", words)
     symbols = [
         name for mark, name in (("**", "bold"), (" *", "best"), ("=", "tie"), ("†", "judge")) if mark in words
     ]
-    shown = named or (["tie"] if "tie" in symbols else ["best"] if {"bold", "best"} & {*symbols} else symbols)
-    assert (shown or [""])[0] == expected.mark, (where, words, expected)
+    marked = named or (
+        ["tie"] if "tie" in symbols else ["best"] if {"bold", "best"} & {*symbols} else symbols
+    )
+    assert (marked or [""])[0] == expected.mark, (where, words, expected)
     assert any(sign in words for sign in ("°", "alone", "not tested")) == expected.unranked, (where, words)
 
 
@@ -219,6 +246,19 @@ def check_page(page: str, run: str, expected: dict[tuple[str, str, int], Expecte
         check(cell[1], expected[key], key[0] in LEAKED.get(run, ()), 1, where)
 
 
+def check_terminal(lines: list[str], run: str, expected: dict[tuple[str, str, int], Expected]) -> None:
+    """Compare the rows of the terminal's table; what is equal in all of them stands in the line above."""
+    head = next(number for number, line in enumerate(lines) if line.startswith("Method"))
+    same = " ".join(lines[:head]).replace(" · ", " ")
+    last_column = lines[head].index("Accuracy %") + len("Accuracy %")
+    assert len(lines) - head - 1 == len(expected)
+    for line in lines[head + 1 :]:
+        before, cell = re.match(r"(.*?)(\d+\.\d+ ± .*|\d+\.\d+.*)", line).groups()
+        words = cell[: last_column - len(before)] if last_column > len(before) else cell
+        key = series_of([same, before], expected)
+        check(words, expected[key], key[0] in LEAKED.get(run, ()), 2, "terminal")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_number_is_that_of_the_parts(kind: str, world: Path, explorer: Client, tmp_path: Path) -> None:
     run = world / "runs" / kind
@@ -244,7 +284,9 @@ def test_every_number_is_that_of_the_parts(kind: str, world: Path, explorer: Cli
     check_page(section, kind, expected, "explorer's report")
 
     lines = Path(longshot.report(run, tmp_path / "report.txt")).read_text("utf-8").splitlines()
-    assert max(map(len, lines[: lines.index("")])) <= 80
+    rows = lines[: lines.index("")]
+    assert max(map(len, rows)) <= 80
+    check_terminal(rows, kind, expected)
     markdown = Path(longshot.report(run, tmp_path / "report.md")).read_text("utf-8").splitlines()
     for line in (line for line in markdown[2:] if line.startswith("| ")):
         cells_of = [part.strip() for part in line.strip("| ").split(" | ")]
@@ -256,6 +298,9 @@ def test_every_number_is_that_of_the_parts(kind: str, world: Path, explorer: Cli
         assert 100 * record["mean"] == pytest.approx(own.mean)
         half = None if record["low"] is None else 50 * (record["high"] - record["low"])
         assert half == (None if own.half is None else pytest.approx(own.half))
+        if own.over_classes is not None:
+            wider = 50 * (record["class_high"] - record["class_low"])
+            assert wider == pytest.approx(own.over_classes, rel=0.005)
         assert (record["mark"].replace("tied", "tie"), bool(record["unranked"])) == (own.mark, own.unranked)
 
 

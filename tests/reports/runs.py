@@ -195,9 +195,22 @@ def cell(accuracy: Sequence[float] | np.ndarray, tasks: Sequence[int] | None = N
     return replace(Cell(numbers, dict.fromkeys(COLUMNS, values), 5 * ones, ones, None), **changes)
 
 
+def task_columns(tasks: int) -> dict[str, Any]:
+    """Columns of tasks with five of eight classes of one dataset and a query each."""
+    names = pa.array([f"class {number}" for number in range(8)])
+    rows = np.arange(tasks)[:, None]
+    numbers = ((3 * rows + np.array([0, 1, 2, 4, 5]) * (1 + 2 * (rows % 3))) % 8).reshape(-1)
+    classes = pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), names)
+    return {
+        "dataset": pa.array(["pets"] * tasks).dictionary_encode(),
+        "classes": pa.ListArray.from_arrays(pa.array(np.arange(0, 5 * tasks + 1, 5), pa.int32()), classes),
+        "query_label": pa.array([[0]] * tasks),
+    }
+
+
 @dataclass(frozen=True)
 class _Unknown:
-    """A testbed of which nothing is known but its size: none is paired with one of another size."""
+    """A testbed of which nothing is known but its size and classes: none is paired with one of another size."""
 
     size: int
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -206,6 +219,10 @@ class _Unknown:
 
     def __len__(self) -> int:
         return self.size
+
+    @property
+    def table(self) -> pa.Table:
+        return pa.table(task_columns(1000))
 
 
 def report_of(*beds: Sequence[Cell]) -> ReportData:

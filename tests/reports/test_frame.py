@@ -16,7 +16,7 @@ from longshot.reports import data_pages, frame, page
 from longshot.reports.report_data import ReportData
 from longshot.reports.sections import Request, task_difficulty
 from longshot.reports.summary import compare_all, summarise
-from longshot.statistics import Correlation, Slope
+from longshot.statistics import Correlation, Interval, Slope
 from longshot.tasks import Balance
 
 from .runs import cell, report_of
@@ -36,7 +36,18 @@ class TestFilters:
     )
     def test_a_slope_is_in_points_with_three_figures(self, slope: float, half: float, text: str) -> None:
         line = Slope(slope, slope - half, slope + half, 0.0, 0.5, 0.01, 9)
-        assert task_difficulty._slope(line).text == text
+        alike = Interval(slope, slope - 1.1 * half, slope + 1.1 * half, 9)
+        assert task_difficulty._slope(line, alike).text == text
+
+    def test_an_interval_over_classes_stands_in_brackets_where_it_differs(self) -> None:
+        line, wider = Slope(0.12, 0.09, 0.15, 0.0, 0.5, 0.01, 9), Interval(0.12, 0.02, 0.22, 9)
+        assert task_difficulty._slope(line, wider).text == "+12.0 [+9.0, +15.0] ([+2.0, +22.0])"
+        r = Correlation(0.5, 0.4, 0.6, 0.01, 9, "spearman")
+        assert (
+            task_difficulty._correlation(r, Interval(0.5, 0.1, 0.8, 9)).text
+            == "+0.50 [+0.40, +0.60] ([+0.10, +0.80])"
+        )
+        assert task_difficulty._correlation(r, Interval(0.5, None, None, 9)).text == "+0.50 [+0.40, +0.60]"
 
     def test_a_correlation_has_its_interval_where_it_is_defined(self) -> None:
         assert (

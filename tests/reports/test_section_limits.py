@@ -17,7 +17,7 @@ from longshot.reports.sections import Request, mistakes, rankings, sampler, task
 from longshot.reports.summary import compare_all, summarise
 from longshot.statistics import Calibration, CriticalDifference, confusion, mean_interval, welch
 
-from .runs import cell, report_of
+from .runs import cell, report_of, task_columns
 
 
 def request(data: ReportData, **options: Any) -> Request:
@@ -29,7 +29,8 @@ def request(data: ReportData, **options: Any) -> Request:
 
 def planted_testbed(columns: dict[str, Any] | None = None, **sampler_settings: Any) -> Any:
     """As much of a testbed as sections look at."""
-    table = pa.table(columns or {})
+    tasks = len(next(iter(columns.values()))) if columns else 0
+    table = pa.table({**task_columns(tasks), **(columns or {})})
     return SimpleNamespace(
         measured=list(columns or {}), table=table, meta={"sampler": sampler_settings}, datasets={"pets": "f"}
     )

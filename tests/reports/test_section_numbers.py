@@ -134,13 +134,16 @@ class TestRanks:
 
     def test_rows_reach_half_the_critical_difference(self, rows: Any) -> None:
         accuracy = [[0.9, 0.8, 0.9, 0.7], [0.5, 0.6, 0.5, 0.75], [0.1, 0.2, 0.1, 0.2]]
-        section = rankings.ranks(request(report_of([named(values, "xxxx") for values in accuracy])))
+        data = report_of([named(values, "xxxx") for values in accuracy])
+        section = rankings.ranks(request(data))
         assert section is not None
         ((drawn_rows, options),) = rows
+        (bed,) = data.beds
+        wider = bed.classes_of(np.arange(4)).interval([1, 1, 1, 2]).half  # the ranks of the first series
         assert [(row.index, row.value, row.note) for row in drawn_rows] == [
-            (0, 1.25, "1.25"),
-            (1, 1.75, "1.75"),
-            (2, 3.0, "3.00"),
+            (0, 1.25, f"1.25 (± {wider:.2f})"),
+            (1, 1.75, f"1.75 (± {wider:.2f})"),
+            (2, 3.0, "3.00 (± 0.00)"),
         ]
         difference = critical_difference(np.transpose(accuracy)).difference
         assert drawn_rows[0].high - drawn_rows[0].low == pytest.approx(difference)

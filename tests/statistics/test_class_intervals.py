@@ -4,63 +4,18 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import stats
 
-from longshot.statistics import class_interval, mean_interval, widths_differ
+from class_halves import half_over_classes
+from longshot.statistics import TaskClasses, class_interval, mean_interval, widths_differ
 
 
 def draw_tasks(rng: np.random.Generator, classes: int, tasks: int, ways: tuple[int, int]) -> list[np.ndarray]:
     return [rng.choice(classes, rng.integers(ways[0], ways[1] + 1), replace=False) for _ in range(tasks)]
-
-
-def half_by_other_means(values: np.ndarray, members: list[np.ndarray]) -> float:
-    """The half width of ``class_interval`` with explicit matrices, least squares and adaptive quadrature."""
-    tasks, count = len(values), 1 + max(int(row.max()) for row in members)
-    has = np.zeros((tasks, count))
-    for task, row in enumerate(members):
-        has[task, row] = 1
-    ways = has.sum(axis=1)
-    columns = np.ones((tasks, 1))
-    if len(set(ways)) > 1:
-        columns = np.c_[columns, 1 / ways, np.log(ways)]
-    project = np.eye(tasks) - columns @ np.linalg.pinv(columns)
-    residuals = project @ values
-    weights = (1 - has) / (1 - ways / count)[:, None]
-    lever = weights / weights.sum(axis=0)
-    lever -= lever.mean(axis=1, keepdims=True)
-    jackknife = (count - 1) / count * ((lever.T @ residuals) ** 2).sum()
-    noise = tasks * (count - 1) / count * ((project @ lever) ** 2).sum()
-    design = np.c_[columns, has / ways[:, None]]
-    rank = np.linalg.matrix_rank(design)
-    left_over = residuals - design @ np.linalg.lstsq(design, residuals, rcond=None)[0]
-    over_tasks = float(left_over @ left_over) / (tasks - rank) / tasks
-    freedom = tasks - columns.shape[1]
-    by_ways = max(0.0, values.var(ddof=1) - float(residuals @ residuals) / freedom) / tasks
-
-    def density(root: float) -> float:
-        spread = root**2 + noise * over_tasks
-        chi = stats.chi2.pdf((count - 1) * jackknife / spread, count - 1) / spread
-        return float(chi / math.sqrt(1 + (2 * root) ** 2 / over_tasks))
-
-    top = 30 * math.sqrt(jackknife)
-    pieces = np.geomspace(1e-4 * top, top, 40)
-    edges = list(zip([0.0, *pieces[:-1]], pieces, strict=True))
-    total = sum(integrate.quad(density, *edge)[0] for edge in edges)
-
-    def outside(half: float) -> float:
-        def tail(root: float) -> float:
-            return density(root) * stats.norm.sf(half / math.sqrt(root**2 + over_tasks + by_ways))
-
-        return sum(integrate.quad(tail, *edge)[0] for edge in edges) / total
-
-    low, high = 0.0, 10 * top
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if outside(middle) > 0.025 else (low, middle)
-    return (low + high) / 2
 
 
 @pytest.mark.parametrize("ways", [(3, 3), (2, 6)])
@@ -71,7 +26,7 @@ def test_the_formula_another_way(ways: tuple[int, int]) -> None:
     values = np.array([0.6 + by_class[row].mean() for row in members]) + rng.normal(0, 0.1, 60)
     interval = class_interval(values, members)
     assert interval.mean == pytest.approx(values.mean()) and interval.n == 8
-    assert interval.half == pytest.approx(half_by_other_means(values, members), rel=2e-3)
+    assert interval.half == pytest.approx(half_over_classes(values, members), rel=2e-3)
 
 
 def simulate(rng: np.random.Generator, own: float, drawn_to: float) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -151,3 +106,50 @@ def test_a_fifth_is_the_bound() -> None:
     assert not widths_differ(0.1, 0.119) and widths_differ(0.1, 0.121)
     assert not widths_differ(0.1, 0.081) and widths_differ(0.1, 0.079)
     assert not widths_differ(0.1, None) and not widths_differ(None, 0.1) and not widths_differ(math.nan, 0.1)
+
+
+@pytest.fixture(scope="module")
+def fine_tasks() -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """300 tasks, a column that their classes decide and that ties, and accuracies that follow it."""
+    rng = np.random.default_rng(3)
+    members = draw_tasks(rng, 15, 300, (4, 4))
+    of_class = rng.normal(size=15)
+    x = np.round(2 * np.array([of_class[row].mean() for row in members]))
+    return members, x, 0.1 * x + rng.normal(0, 0.3, 300)
+
+
+def by_leaving_out(members: list[np.ndarray], x: np.ndarray, y: np.ndarray, statistic: Any) -> Any:
+    """The interval over classes of the jackknife's pseudo-values of a statistic, a task left out at a time."""
+    estimate, rows = statistic(x, y), np.arange(len(x))
+    parts = np.array([statistic(x[rows != row], y[rows != row]) for row in rows])
+    return class_interval(estimate + (len(x) - 1) * (parts.mean() - parts), members)
+
+
+def test_a_slope_over_classes_is_that_of_pseudo_values(fine_tasks: Any) -> None:
+    members, x, y = fine_tasks
+    interval = task_classes(members).slope(x, y)
+    expected = by_leaving_out(members, x, y, lambda a, b: stats.linregress(a, b).slope)
+    assert interval.mean == pytest.approx(stats.linregress(x, y).slope)
+    assert interval.half == pytest.approx(expected.half, rel=0.02) and interval.n == 15
+
+
+def test_a_rank_correlation_over_classes_is_that_of_pseudo_values_on_fishers_scale(fine_tasks: Any) -> None:
+    members, x, y = fine_tasks
+    interval = task_classes(members).rank_correlation(x, y)
+    expected = by_leaving_out(members, x, y, lambda a, b: math.atanh(stats.spearmanr(a, b).statistic))
+    assert interval.mean == pytest.approx(stats.spearmanr(x, y).statistic)
+    ends = np.arctanh([interval.low, interval.high])
+    assert (ends[1] - ends[0]) / 2 == pytest.approx(expected.half, rel=0.02)
+    assert interval.low < interval.mean < interval.high
+
+
+def test_ranks_that_agree_or_do_not_vary_have_no_interval(fine_tasks: Any) -> None:
+    members, x, _ = fine_tasks
+    same, constant = (task_classes(members).rank_correlation(x, other) for other in (2 * x, np.ones(len(x))))
+    assert (same.mean, same.low, same.reason) == (1.0, None, "all ranks agree")
+    assert math.isnan(constant.mean) and constant.reason == "one side is constant"
+
+
+def task_classes(members: list[np.ndarray]) -> TaskClasses:
+    lengths = [len(row) for row in members]
+    return TaskClasses(np.repeat(np.arange(len(members)), lengths), np.concatenate(members))

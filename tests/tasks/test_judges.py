@@ -181,7 +181,7 @@ def test_reports_and_comparisons_leave_judges_out(world: World, tmp_path: Path) 
     backbones = {"judge under a label": networks["a"], "c": networks["c"], "d": networks["d"]}
     longshot.evaluate({"hard": bed}, backbones=backbones, methods="protonet", out=tmp_path / "run")
     page = longshot.report(tmp_path / "run", out=tmp_path / "page.html").read_text()
-    assert "chose the images of that testbed" in page
+    assert "chose classes or images of that testbed" in page
     compared = longshot.compare(tmp_path / "run")
     assert compared.judges == (
         "judge under a label chose the images of 'hard': its numbers there are not to be ranked",

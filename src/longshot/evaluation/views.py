@@ -178,27 +178,34 @@ def judges_in(run: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
         A run.json: testbeds with their metadata, backbones with their networks, lineage. Of several networks side by
         side one that judged is enough.
     """
-    judging = set()
+    return frozenset(_choices_of_judges(run))
+
+
+def _choices_of_judges(run: Mapping[str, Any]) -> dict[tuple[str, str], list[str]]:
+    """Return what each judge chose, ["classes", "images"], by content hash of the testbed and backbone."""
+    judging = {}
     for content_hash, meta in run.get("testbeds", {}).items():
         marks = judges_of(meta)
         for backbone, by_dataset in run.get("backbones", {}).items() if marks else ():
             networks = [network for story in by_dataset.values() for network in story.get("networks", ())]
             lineage = run.get("lineage", {}).get(backbone, ())
-            if any(is_judge(marks, network) for network in (*networks, *lineage)):
-                judging.add((content_hash, backbone))
-    return frozenset(judging)
+            own = [mark for mark in marks if any(is_judge([mark], each) for each in (*networks, *lineage))]
+            if own:
+                judging[content_hash, backbone] = sorted({mark.chose for mark in own})
+    return judging
 
 
 def say_judges(run: Mapping[str, Any]) -> list[str]:
-    """Write one sentence per testbed that networks of the run chose the images of."""
-    by_testbed: dict[str, list[str]] = {}
-    for content_hash, backbone in sorted(judges_in(run)):
+    """Write one sentence per testbed that networks of the run chose classes or images of."""
+    by_testbed: dict[tuple[str, str], list[str]] = {}
+    for (content_hash, backbone), chose in sorted(_choices_of_judges(run).items()):
         started = " (or what it started from)" if len(run.get("lineage", {}).get(backbone, ())) > 1 else ""
-        by_testbed.setdefault(str(run["testbeds"][content_hash]["name"]), []).append(backbone + started)
+        key = str(run["testbeds"][content_hash]["name"]), " and ".join(chose)
+        by_testbed.setdefault(key, []).append(backbone + started)
     return [
-        f"{' and '.join(backbones)} chose the images of '{name}': "
+        f"{' and '.join(backbones)} chose the {chose} of '{name}': "
         f"{'its' if len(backbones) == 1 else 'their'} numbers there are not to be ranked"
-        for name, backbones in by_testbed.items()
+        for (name, chose), backbones in by_testbed.items()
     ]
 
 

@@ -17,8 +17,8 @@ MARK_RULE = (
     "Holm for all comparisons of the table) separate from every other; = (tie): not separated from the highest."
 )
 JUDGE_RULE = (
-    "† (judge): chose the images of that testbed, or has the weights of a network that did or descends from one, and "
-    "is not ranked on it."
+    "† (judge): chose classes or images of that testbed, or has the weights of a network that did or descends from "
+    "one, and is not ranked on it."
 )
 ALONE = "alone in its setting"
 TOO_FEW = "not tested: fewer than two tasks in common"

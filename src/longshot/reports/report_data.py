@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.base import Floats, Ints, UserError
-from longshot.evaluation import METRICS
+from longshot.evaluation import METRICS, ClassIntervals
 from longshot.reports.marks import Placed, place_column
 
 if TYPE_CHECKING:
     from longshot.evaluation import Leak, Results
+    from longshot.statistics import TaskClasses
     from longshot.tasks import Testbed
 
 
@@ -80,6 +81,10 @@ class ReportTestbed:
     hash: str
     name: str
     testbed: Testbed  # the run folder's copy
+
+    def classes_of(self, tasks: Ints) -> TaskClasses:
+        """Return which classes some tasks [T] have, for intervals that hold for other classes."""
+        return ClassIntervals(self.testbed, tasks).task_classes
 
 
 @dataclass(frozen=True, eq=False)

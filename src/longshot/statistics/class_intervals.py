@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from longshot.statistics.association import correlation, ranks, slope
 from longshot.statistics.estimate_text import CLASSES
 from longshot.statistics.intervals import Floats, Interval, checked
 
@@ -140,6 +141,37 @@ class TaskClasses:
         jackknife, freedom = self._jackknife(residuals, deletion)
         half = _half_width(jackknife, freedom, deletion.noise, over_tasks, by_ways, level)
         return Interval(mean, mean - half, mean + half, self.class_count, about=CLASSES)
+
+    def slope(self, x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Interval:
+        """Return the least-squares slope of y on x, both [T], with its interval for other classes like these.
+
+        b = S_xy / S_xx is the mean of b + T · (x_t − x̄) · e_t / S_xx over tasks, e the residuals of the line; the
+        interval is that of this mean. ValueError when all x are equal.
+        """
+        line = slope(x, y)
+        dx = checked(x) - float(checked(x).mean())
+        residuals = checked(y) - line.intercept - line.slope * checked(x)
+        return self.interval(line.slope + len(dx) * dx * residuals / float(dx @ dx), level)
+
+    def rank_correlation(self, x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Interval:
+        """Return Spearman's ρ of x and y, both [T], with its interval for other classes like these.
+
+        With u and v the ranks, centred and scaled to a variance of 1, ρ = mean u v. The influence of a task on it is
+        w = p(u, v) − ρ / 2 · (p(u, u) + p(v, v)), p as in :func:`_rank_product`. The interval is that of the mean of
+        atanh ρ + (w − w̄) / (1 − ρ²), turned back by tanh. There is none where |ρ| is 1 or not defined.
+        """
+        rho = correlation(x, y, "spearman").r
+        if not abs(rho) < 1 - 1e-12:
+            why = "one side is constant" if math.isnan(rho) else "all ranks agree"
+            return Interval(rho, None, None, self.class_count, why, CLASSES)
+        scaled = [
+            (own - own.mean(), float(own.std())) for own in (ranks(checked(values)) for values in (x, y))
+        ]
+        u, v = ((centred / scale, scale) for centred, scale in scaled)
+        influence = _rank_product(u, v) - rho / 2 * (_rank_product(u, u) + _rank_product(v, v))
+        z = self.interval(math.atanh(rho) + (influence - influence.mean()) / (1 - rho * rho), level)
+        ends = [None if end is None else math.tanh(end) for end in (z.low, z.high)]
+        return Interval(rho, ends[0], ends[1], z.n, z.reason, CLASSES)
 
     def _leave_out(self) -> _Deletion:
         """Return the weights of the deletions, made once."""
@@ -275,6 +307,23 @@ def _half_width(
         missed = float((density * ndtr(-middle / error)).sum())
         low, high = (middle, high) if missed > (1 - level) / 2 else (low, middle)
     return (low + high) / 2
+
+
+def _rank_product(u: tuple[Floats, float], v: tuple[Floats, float]) -> Floats:
+    """Return p(u, v) = u v + H_v / s_u + H_u / s_v [T]: what each task adds to mean u v of scaled ranks.
+
+    ``u`` and ``v`` are ranks, scaled by s. H_v(t) sums v over the tasks with u above u_t and half of those with
+    u_t itself: a task lifts the ranks of all that are above it.
+    """
+
+    def from_here(order: Floats, values: Floats) -> Floats:
+        _, group = np.unique(order, return_inverse=True)
+        sums = np.bincount(group, weights=values)
+        above: Floats = (np.cumsum(sums[::-1])[::-1] - sums / 2)[group]
+        return above
+
+    product: Floats = u[0] * v[0] + from_here(u[0], v[0]) / u[1] + from_here(v[0], u[0]) / v[1]
+    return product
 
 
 def _mean_square(residuals: Floats, columns: Floats) -> float:

@@ -99,6 +99,7 @@ def bounds_text(
     digits: int = 1,
     *,
     signed: bool = True,
+    over_classes: tuple[float | None, float | None] | None = None,
 ) -> str:
     """Return a number with the ends of its interval; alone where it has none.
 
@@ -108,13 +109,17 @@ def bounds_text(
         The number and the ends.
     unit, digits, signed
         As in :func:`plus_minus`.
+    over_classes : pair of float, optional
+        The ends of the interval for other classes, in brackets: ``+1.2 [+0.8, +1.6] ([+0.1, +2.3])``.
 
     Examples
     --------
     >>> bounds_text(0.012, 0.008, 0.016)
     '+1.2 [+0.8, +1.6]'
     """
-    text, low_text, high_text = (
-        plus_minus(end, unit=unit, digits=digits, signed=signed) for end in (mean, low, high)
-    )
-    return text if "–" in (text, low_text, high_text) else f"{text} [{low_text}, {high_text}]"
+    ends = (low, high) if over_classes is None else (low, high, *over_classes)
+    text, *texts = (plus_minus(end, unit=unit, digits=digits, signed=signed) for end in (mean, *ends))
+    if "–" in (text, *texts):
+        return text
+    wider = "" if over_classes is None else f" ([{texts[2]}, {texts[3]}])"
+    return f"{text} [{texts[0]}, {texts[1]}]{wider}"

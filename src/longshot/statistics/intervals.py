@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.estimate_text import TASKS, Unit, plus_minus
+from longshot.statistics.estimate_text import TASKS, Unit, bounds_text, plus_minus
 
 
 def t_p_value(t: float, freedom: float) -> float:
@@ -81,6 +81,10 @@ class Interval:
     def text(self, unit: Unit = "percent", digits: int = 1) -> str:
         """Return the estimate with half its interval, as ``84.3 ± 0.6``."""
         return plus_minus(self.mean, self.half, unit, digits)
+
+    def with_bounds(self, unit: Unit = "points", digits: int = 1) -> str:
+        """Return the estimate with the ends of its interval, as ``+1.2 [+0.8, +1.6]``."""
+        return bounds_text(self.mean, self.low, self.high, unit, digits)
 
     def excludes(self, value: float) -> bool:
         """Tell whether the interval exists and ``value`` lies outside it."""

@@ -242,11 +242,12 @@ def check_features(judge: Judge, fingerprint: str, name: str, classes: int) -> N
 
 
 class NetworkMark(NamedTuple):
-    """What tells whether a network was a judge; empty where a file does not say."""
+    """What tells whether a network was a judge, empty where a file does not say; and what it chose."""
 
     weights: str
     features: str
     backbone: str
+    chose: str = "images"
 
 
 def judges_of(meta: Mapping[str, Any]) -> list[NetworkMark]:
@@ -261,7 +262,10 @@ def judges_of(meta: Mapping[str, Any]) -> list[NetworkMark]:
     origins = sampler.get("concat", [meta])
     for origin, part in zip(origins, sampler_parts(sampler), strict=True):
         recorded = _chosen_by(part)
-        marks += [NetworkMark(each["weights"], each["features"], each["backbone"]) for each in recorded]
+        marks += [
+            NetworkMark(each["weights"], each["features"], each["backbone"], chose)
+            for chose, each in recorded
+        ]
         if not recorded and origin.get("features"):
             instances = part.get("instances")
             backbone = instances.get("backbone", "") if isinstance(instances, Mapping) else ""
@@ -295,12 +299,13 @@ def _is_same(mark: NetworkMark, network: Mapping[str, Any]) -> bool:
     return bare_name(mark.backbone) == bare_name(str(network.get("backbone")))
 
 
-def _chosen_by(sampler: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the recorded judges of one draw: of its classes, of its supports, or of the filter over its tasks."""
-    choices = (sampler.get("classes"), sampler.get("instances"), sampler.get("filter"))
+def _chosen_by(sampler: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return what was chosen by a judge in one draw (classes, images, or whole tasks by a filter), and the judge."""
+    choices = {"classes": "classes", "instances": "images", "filter": "tasks"}
     return [
-        judge
-        for choice in choices
+        (chose, judge)
+        for part, chose in choices.items()
+        for choice in (sampler.get(part),)
         if isinstance(choice, Mapping)
         for judge in choice.get("judged_by", ())
         if isinstance(judge, Mapping)

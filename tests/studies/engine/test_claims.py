@@ -110,7 +110,7 @@ def test_what_is_not_clean_is_left_out() -> None:
     [judged] = judge([claim([nothing, half])], None)
     assert (judged.verdict, [each.counts for each in judged.numbers]) == ("confirmed", ["for", "left out"])
     alone = judge([claim([nothing])], None)[0]
-    assert alone.verdict == "not testable here" and "chose the images" in alone.reason
+    assert alone.verdict == "not testable here" and "chose classes or images" in alone.reason
     assert unpaired("u", np.full(3, np.nan), np.ones(3)).n == of_sources("s", [np.full(3, np.nan)]).n == 0
 
 

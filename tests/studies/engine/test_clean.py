@@ -70,7 +70,7 @@ def test_a_judge_and_five_of_its_children_are_left_out_where_they_chose(scores: 
         assert not np.isnan(clean.values("uniform", "pixels", "protonet")).any()
         assert not np.isnan(CleanScores(own, judges=True).values("hard", "pixels", "protonet")).any()
         [sentence] = say_left_out(clean)
-        assert "chose the images, or started from a network that did: 'hard'" in sentence
+        assert "chose classes or images, or started from a network that did: 'hard'" in sentence
     stranger = {"pixels": {"f": {"networks": [{"weights_hash": "own", "backbone": "own"}]}}}
     clean = CleanScores(planted(scores, backbones=stranger, lineage={}), judges=False)
     assert not np.isnan(clean.values("hard", "pixels", "protonet")).any() and say_left_out(clean) == []

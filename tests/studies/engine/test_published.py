@@ -23,9 +23,9 @@ def test_every_papers_file_is_whole(name: str) -> None:
 
 def test_cells_have_intervals_where_they_were_printed() -> None:
     rows = {"a": [1, [2.5, 0.25], None], "b": [3, [2], 4]}
-    values = {"columns": ["x", ["5-shot", "y"], "z"], "rows": rows, "form": ".1f", "best": "max"}
+    values = {"columns": ["x", ["5-shot", "y"], "z"], "rows": rows, "best": "max"}
     table = read_record(PublishedTable, values, "The table")
-    assert [table.text(cell) for cell in table.rows["a"]] == ["1.0", "2.5 ± 0.2", "–"]
+    assert [table.text(cell) for cell in table.rows["a"]] == ["1.00", "2.50 ± 0.25", "–"]
     assert table.value("b", ("5-shot", "y")) == (2, None) and table.value("c", "x") is None
     marks = [[cell.mark for cell in line] for line in table.sheet("t", {"a": "A"}).blocks[0]]
     assert marks == [["", "", "best", ""], ["", "best", "", "best"]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,25 +10,17 @@ from longshot.reports import Sheet, SheetCell, heads, row, to_csv
 from longshot.statistics import Interval
 from longshot.studies import TableFile
 from longshot.studies.engine.study_page import means_and_halves
-from longshot.studies.engine.study_tables import bounds, percent, points, present, ratio
+from longshot.studies.engine.study_tables import bounds, number_text, present
 
 
-def test_differences_are_points_with_their_sign_and_bounds() -> None:
-    assert points(Interval(0.123, 0.11, 0.136, 8)) == "+12.3 [+11.0, +13.6]"
-    assert points(Interval(-0.05, -0.2, 0.1, 8)) == "-5.0 [-20.0, +10.0]"
-    assert points(Interval(0.05, None, None, 1, "one task")) == "+5.0"
-
-
-def test_correlations_are_not_scaled_and_may_be_undefined() -> None:
-    assert ratio(-0.5, -0.75, 0.25) == "-0.50 [-0.75, +0.25]"
-    assert ratio(0.5, math.nan, math.nan) == "+0.50"
-    assert ratio(math.nan, math.nan, math.nan) == "–"
-
-
-def test_shares_are_per_cent() -> None:
-    assert percent(0.25, 0.031) == "25.00 ± 3.10"
-    assert percent(0.25, None, 1) == "25.0"
+def test_bounds_are_columns_of_a_file() -> None:
     assert bounds(Interval(0.5, 0.4, 0.6, 7), "images") == {"mean": 0.5, "low": 0.4, "high": 0.6, "images": 7}
+
+
+@pytest.mark.parametrize(("unit", "text"), [("points", "+12.3"), ("", "+0.12")])
+def test_numbers_of_claims_are_written_in_their_unit(unit: str, text: str) -> None:
+    assert number_text(0.123, unit) == text
+    assert number_text(-0.123, unit) == text.replace("+", "−")
 
 
 def test_bars_are_per_cent_with_half_the_interval() -> None:

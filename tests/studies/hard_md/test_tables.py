@@ -558,7 +558,7 @@ def test_networks_that_differ_in_one_setting_are_compared_second_minus_first(str
     uniform, difficult = texts(table)
     gain = f"+10.0 ± {50 * hypot(half(0.1, 0.3), half(0.1, -0.1)):.1f}"
     assert uniform == ["fixed", "uniform", label, "algorithm", "mean of a, b", gain]
-    assert difficult[-1].startswith("-15.0 ±")  # −0.2 on a, −0.1 on b
+    assert difficult[-1].startswith("−15.0 ±")  # −0.2 on a, −0.1 on b
 
 
 def test_the_widest_gaps_come_first_whichever_kind_has_them() -> None:

@@ -114,7 +114,7 @@ def test_slopes_are_the_planted_ones() -> None:
         assert {record["splits"] for record in records} == {2 * draws}
     assert [cell.text for cell in slopes_table(planted(draws=2)).sheets[0].blocks[0][1]][
         4
-    ] == "-40.00 to -40.00"
+    ] == "−40.00 to −40.00"
 
 
 def test_printed_numbers_stand_beside_and_are_marked() -> None:
@@ -154,7 +154,7 @@ def test_one_divergence_has_no_slope_and_two_have_one_without_interval() -> None
     single = replace(scores, splits=scores.splits[:2])
     assert slopes_table(single).lines == ["A slope needs at least 2 divergences; the study has 1."]
     cells = [cell.text for cell in slopes_table(scores).sheets[0].blocks[0][0]]
-    assert cells[2] == "-20.00" and cells[3].startswith("[")  # the interval over tasks is there
+    assert cells[2] == "−20.00" and cells[3].startswith("[")  # the interval over tasks is there
 
 
 def test_cut_cells_are_marked() -> None:

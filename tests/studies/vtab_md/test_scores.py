@@ -155,9 +155,7 @@ def test_an_interval_over_classes_stands_beside_where_it_differs(data: Dataset) 
     wider = VtabScores(planted.rows, planted.sources, planted.values, {}, halves)
     table = sources_table([4], wider)
     text = table.texts()["sources.md"]
-    assert text.count("over classes)") == 1 and f"(± {200 * interval.half:.2f} over classes)" in text.replace(
-        "\\", ""
-    )
+    assert text.count("(± ") == 1 and f"(± {200 * interval.half:.2f})" in text.replace("\\", "")
     record = next(record for record in table.records if (record["row"], record["on"]) == ("B", "dtd"))
     assert record["half_over_classes"] == halves["B", "dtd"]
 

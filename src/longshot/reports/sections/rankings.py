@@ -15,7 +15,7 @@ from longshot.reports.report_data import ReportData, ReportSeries, Shared
 from longshot.reports.sections import MAX_ROWS, Request, plot_label
 from longshot.reports.summary import CorrectedComparison, columns_by_setting, highest, interval
 from longshot.reports.tables import Column, SheetCell, make_sheet, series_cell
-from longshot.statistics import points
+from longshot.statistics import plus_minus, points
 
 
 class SeriesTest(NamedTuple):
@@ -172,16 +172,21 @@ def blocks(shared: Shared) -> tuple[str, Any]:
 
 
 def _panel(data: ReportData, b: int, shared: Shared) -> dict[str, Any]:
-    from longshot.statistics import critical_difference
+    from longshot.statistics import block_ranks, critical_difference
 
     kind, scores = blocks(shared)
     ranking = critical_difference(scores)
     order = [int(i) for i in ranking.order]
     reach = ranking.difference / 2
     rows = []
+    # Ranks within tasks are means over tasks that share classes; datasets share none.
+    classes = data.beds[b].classes_of(shared.tasks) if kind == "tasks" else None
+    in_tasks = block_ranks(scores)
     for i in order[:MAX_ROWS]:
         rank, label = float(ranking.ranks[i]), plot_label(data, shared.series[i])
-        rows.append(EstimateRow(shared.series[i], label, rank, rank - reach, rank + reach, f"{rank:.2f}"))
+        wider = None if classes is None else classes.interval(in_tasks[:, i]).half
+        note = plus_minus(rank, None, "plain", 2, over_classes=wider)
+        rows.append(EstimateRow(shared.series[i], label, rank, rank - reach, rank + reach, note))
     places = [tuple(order.index(i) for i in (group[0], group[-1])) for group in ranking.groups]
     groups = [(first, min(last, MAX_ROWS - 1)) for first, last in places if first < MAX_ROWS - 1]
     svg = intervals(

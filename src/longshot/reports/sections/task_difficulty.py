@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base import Floats
+from longshot.base import Floats, Ints
 from longshot.reports import paper_tables
 from longshot.reports.charts import FEW, Curve, EstimateRow, intervals, rolling, thin
 from longshot.reports.frame import Section
@@ -16,10 +16,10 @@ from longshot.reports.report_data import Cell, ReportData, ReportTestbed
 from longshot.reports.sections import MAX_LINES, MAX_ROWS, Request, plot_label, strongest, uniform
 from longshot.reports.summary import highest, interval
 from longshot.reports.tables import Column, Sheet, SheetCell, make_sheet, series_cell
-from longshot.statistics import bounds_text, mean_interval, percent, plus_minus, points
+from longshot.statistics import bounds_text, mean_interval, percent, plus_minus, points, widths_differ
 
 if TYPE_CHECKING:
-    from longshot.statistics import Drop
+    from longshot.statistics import Correlation, Drop, Interval, Slope, Unit
 
 
 WINDOW = 200  # tasks, as in the semantic-sampling paper's figure 5
@@ -68,11 +68,13 @@ def difficulty(request: Request) -> Section | None:
         columns = measured(bed, data.cells[b, lead])
         related = {name: _related(x, data.cells[b, lead].accuracy) for name, x in columns.items()}
         for name in _plotted(columns, related):
-            lines = [(s, *_usable(measured(bed, cell).get(name), cell.accuracy)) for s, cell in column]
-            lines = [line for line in lines if len(line[1]) >= FEWEST and len(curve(*line[1:])[0]) > 1]
+            lines = [
+                (s, *_usable(measured(bed, cell).get(name), cell.accuracy, cell.tasks)) for s, cell in column
+            ]
+            lines = [line for line in lines if len(line[1]) >= FEWEST and len(curve(*line[1:3])[0]) > 1]
             if lines:
                 panels.append(_panel(request, b, name, lines, left_out))
-                shown.update(s for s, _, _ in lines)
+                shown.update(line[0] for line in lines)
         correlations += [
             (bed.name, name, data.series[lead], lead, related[name])
             for name in columns
@@ -111,21 +113,31 @@ CORRELATIONS = (
 )
 FACTS = (
     Column("Series", lambda line: line[1]),
-    Column("Slope", lambda line: _slope(line[2]), "plain"),
-    Column("Spearman", lambda line: _correlation(line[3]), "plain"),
+    Column("Slope", lambda line: _slope(*line[2]), "plain"),
+    Column("Spearman", lambda line: _correlation(*line[3]), "plain"),
 )
 
 
-def _correlation(estimate: Any) -> SheetCell:
+def _correlation(estimate: Correlation, over_classes: Interval | None = None) -> SheetCell:
     """Return a correlation with its interval; a dash where it is not defined."""
-    return SheetCell(bounds_text(estimate.r, estimate.low, estimate.high, "plain", 2), value=estimate.r)
+    return _with_classes(estimate.r, estimate, over_classes, "plain", 2)
 
 
-def _slope(line: Any) -> SheetCell:
+def _slope(line: Slope, over_classes: Interval) -> SheetCell:
     """Return points per unit with the interval: ``+1.2 [+0.9, +1.5]``."""
     size = max(abs(100 * x) for x in (line.slope, line.low, line.high) if not math.isnan(x))
     digits = 1 if size >= 10 else 2 if size >= 1 else 3
-    return SheetCell(bounds_text(line.slope, line.low, line.high, "points", digits), value=line.slope)
+    return _with_classes(line.slope, line, over_classes, "points", digits)
+
+
+def _with_classes(
+    value: float, estimate: Correlation | Slope, over_classes: Interval | None, unit: Unit, digits: int
+) -> SheetCell:
+    """Return a number with its interval, and in brackets the one over classes where its width differs noticeably."""
+    low, high, wider = estimate.low, estimate.high, None
+    if over_classes is not None and widths_differ((high - low) / 2, over_classes.half):
+        wider = over_classes.low, over_classes.high
+    return SheetCell(bounds_text(value, low, high, unit, digits, over_classes=wider), value=value)
 
 
 def _plotted(columns: dict[str, Floats], related: dict[str, Any]) -> list[str]:
@@ -157,29 +169,30 @@ def curve(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     return x_mean, mean, low, high
 
 
-def _usable(x: Floats | None, y: Floats) -> tuple[Floats, Floats]:
-    """Return the tasks on which the column was measured."""
-    if x is None:
-        return np.empty(0), np.empty(0)
-    finite = np.isfinite(x)
-    return x[finite], y[finite]
+def _usable(x: Floats | None, y: Floats, tasks: Ints) -> tuple[Floats, Floats, Ints]:
+    """Return column, accuracy and number of the tasks on which the column was measured."""
+    finite = np.zeros(len(y), bool) if x is None else np.isfinite(x)
+    return (y if x is None else x)[finite], y[finite], tasks[finite]
 
 
-def _related(x: Floats, y: Floats) -> Any:
+def _related(x: Floats, y: Floats) -> Correlation:
     from longshot.statistics import correlation
 
-    return correlation(*_usable(x, y), "spearman")
+    finite = np.isfinite(x)
+    return correlation(x[finite], y[finite], "spearman")
 
 
 def _panel(
-    request: Request, b: int, name: str, lines: list[tuple[int, Floats, Floats]], left_out: int
+    request: Request, b: int, name: str, lines: list[tuple[int, Floats, Floats, Ints]], left_out: int
 ) -> dict[str, Any]:
     from longshot.statistics import slope
 
     curves, facts = [], []
-    for s, x, y in lines:
-        curves.append(Curve(s, plot_label(request.data, s), *curve(x, y)))
-        facts.append((s, plot_label(request.data, s), slope(x, y), _related(x, y)))
+    for s, x, y, tasks in lines:
+        label, classes = plot_label(request.data, s), request.data.beds[b].classes_of(tasks)
+        curves.append(Curve(s, label, *curve(x, y)))
+        steepness = slope(x, y), classes.slope(x, y)
+        facts.append((s, label, steepness, (_related(x, y), classes.rank_correlation(x, y))))
     column_number = len(name) + sum(map(ord, name))  # ids of plots need no user text
     return {
         "bed": request.data.beds[b].name,

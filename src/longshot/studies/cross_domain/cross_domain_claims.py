@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from longshot.base import Bools, Floats, Ints
-from longshot.statistics import correlation
+from longshot.statistics import correlation, points
 from longshot.studies.cross_domain.cross_domain_cells import (
     CROSS_DOMAIN,
     PAPERS,
@@ -146,10 +146,7 @@ def paper_claims() -> list[Claim[DomainLab]]:
 
 def _in_words(subject: str, printed: Callable[[Condition], Sequence[float]]) -> str:
     """Say what the paper printed for its own datasets, which are others than here."""
-    texts = [
-        f"{' to '.join(f'{100 * end:+.1f}' for end in printed(condition))} {condition.name}"
-        for condition in PAPERS
-    ]
+    texts = [f"{' to '.join(map(points, printed(condition)))} {condition.name}" for condition in PAPERS]
     return f"{subject}: {', '.join(texts)}, in points"
 
 

@@ -36,8 +36,6 @@ from longshot.studies.engine.study_tables import (
     TableFile,
     TableRow,
     bounds,
-    percent,
-    points,
     present,
     score_table,
 )
@@ -121,7 +119,7 @@ def starts_table(scores: DomainScores) -> TableFile:
                 shown.append("–")
                 continue
             interval = mean_interval(after - before)
-            shown.append(points(interval))
+            shown.append(interval.with_bounds())
             records.append({"method": method, "column": condition.name, **bounds(interval)})
         rows.append(row(*shown))
     names = heads("baseline", *(condition.name for condition in CONDITIONS))
@@ -152,7 +150,7 @@ def steps_table(scores: DomainScores, starts: Sequence[str]) -> TableFile:
     for start in starts:
         for method in scores.setting:
             parts = differences(scores, start, method)
-            shown = [points(interval) for interval in parts.values()] or ["–"] * 4
+            shown = [interval.with_bounds() for interval in parts.values()] or ["–"] * 4
             rows.append(row(method, start, *shown))
             for name, interval in parts.items():
                 records.append({"method": method, "start": start, "what": name, **bounds(interval)})
@@ -207,7 +205,7 @@ def sweep_table(name: str, scores: DomainScores, start: str) -> TableFile | None
         marks = column_marks(table[mask], settings)
         for method, values, mark in zip(methods, table[mask].T, marks, strict=True):
             interval = mean_interval(values)
-            cells.append(SheetCell(percent(interval.mean, interval.half, 1), mark))
+            cells.append(SheetCell(interval.text(), mark))
             facts = {"source": "measured", name: label, "column": method}
             records.append({**facts, **bounds(interval), "mark": mark})
         rows.append(cells)
@@ -235,7 +233,7 @@ def difficulty_table(scores: DomainScores, starts: Sequence[str]) -> TableFile |
             means = table[domains == domain.dataset].mean(axis=0)
             cells += row(*(f"{100 * means[n]:.1f} ({labels[n]})" for n in (domain.worst, domain.best)))
             for kind, interval in (("modelling", domain.modelling), ("intrinsic", domain.intrinsic)):
-                cells += row(percent(interval.mean, interval.half, 1))
+                cells += row(interval.text())
                 facts = {"source": "measured", "dataset": domain.dataset, "column": condition.name}
                 records.append({**facts, "metric": f"{kind} difficulty", **bounds(interval), "mark": ""})
     parts = ("worst", "best", "modelling difficulty", "intrinsic difficulty")

@@ -27,8 +27,8 @@ RULE = (
     "That two things are the same is confirmed where the difference lies within the margin, and where a control that "
     "must differ does differ by more than the margin: a run that could not have seen the effect confirms nothing.",
     "Not testable here: the data, methods or networks that the claim is about are not here, or none of them is clean. "
-    "Networks that chose the images of a testbed, those that started from one that did, and tasks with a class or an "
-    "image that a network saw in training are left out of all claims.",
+    "Networks that chose classes or images of a testbed, those that started from one that did, and tasks with a class "
+    "or an image that a network saw in training are left out of all claims.",
     "What the paper printed stands beside its own pair of methods, to compare sizes; it decides nothing, since it was "
     "measured on other data and networks. n is how many tasks a number is over; splits, classes or images where the "
     "number says so.",
@@ -195,7 +195,7 @@ def _draft(claim: Claim[Lab], lab: Lab) -> JudgedClaim:
     if not clean:
         reason = "nothing was there to measure it on"
         if listed:
-            reason = "every network that it is about chose the images, started from one that did, or saw the classes"
+            reason = "every network that it is about chose classes or images, started from one that did, or saw them"
         return JudgedClaim(claim, tuple(listed), "not testable here", reason)
     sides = [_one_sided(claim, number) for number in clean]
     seen = max((_beyond(claim, number) for number in controls if number.n), default=1.0)

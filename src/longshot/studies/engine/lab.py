@@ -161,7 +161,7 @@ class CleanScores(Scores):
     def _find_unclean(self, testbed: str, backbone: str) -> frozenset[int] | None:
         run, content_hash = self.results.run, self.testbeds[testbed].content_hash
         if not self.judges and self.chose(testbed, backbone):
-            why = "chose the images, or started from a network that did"
+            why = "chose classes or images, or started from a network that did"
             self.left_out.setdefault((backbone, why), []).append(testbed)
             return None
         seen = {

@@ -28,6 +28,7 @@ from longshot.studies.engine.study_tables import (
     claims_table,
     mark_leaks,
     measured_text,
+    number_text,
     printed_text,
 )
 
@@ -133,9 +134,11 @@ def _claims(findings: Findings) -> Section | None:
 
 def _span(values: Sequence[float], unit: str) -> str:
     """Format a range as ``+2.7 to +12.1`` in the claim's unit; empty where there are no values."""
-    scale, digits = (100, 1) if unit == "points" else (1, 2)
-    ends = [f"{scale * end:+.{digits}f}" for end in (min(values), max(values))] if values else []
-    return " to ".join(dict.fromkeys(ends))
+    return (
+        " to ".join(dict.fromkeys(number_text(end, unit) for end in (min(values), max(values))))
+        if values
+        else ""
+    )
 
 
 def _printed_values(numbers: Sequence[JudgedNumber]) -> list[float]:

@@ -8,12 +8,12 @@ Printed numbers of papers have one format and one reader, for every ``published.
                             "rows": {"protonet": [62.5, [43.1, 0.8], null]}}}}
 
 A column is a head, or a group and a head. A cell is a number, a number with half its 95 % interval, or null where the
-paper printed none. ``form`` says how numbers are written, ``best`` which end of a column is bold.
+paper printed none. Numbers are written with the digits of the longest of their table. ``best`` says which end of a
+column is bold.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -25,11 +25,11 @@ from pydantic import BeforeValidator
 
 from longshot.base import Floats, LooseRecord, Record, UserError, escape_markdown, read_json
 from longshot.reports import Sheet, SheetCell, heads, markdown, row, to_csv, to_latex
-from longshot.statistics import mean_interval, plus_minus
+from longshot.statistics import bounds_text, mean_interval, plus_minus
 
 if TYPE_CHECKING:
     from longshot.evaluation import Leak
-    from longshot.statistics import Interval
+    from longshot.statistics import Interval, Unit
     from longshot.studies.engine.claims import JudgedClaim, Measured
 
 
@@ -65,32 +65,6 @@ class TableFile:
 def bounds(interval: Interval, count: str = "tasks") -> Fact:
     """Return an interval as columns of a CSV file: mean, low, high, and the number of values as ``count``."""
     return {"mean": interval.mean, "low": interval.low, "high": interval.high, count: interval.n}
-
-
-def percent(mean: float, half: float | None, digits: int = 2) -> str:
-    """Format a share in per cent with half its interval.
-
-    >>> percent(0.25, 0.031), percent(0.25, None, 1)
-    ('25.00 ± 3.10', '25.0')
-    """
-    return plus_minus(mean, half, digits=digits)
-
-
-def points(interval: Interval) -> str:
-    """Format a difference of shares in points with its interval: ``12.3 [11.0, 13.6]``."""
-    return _with_bounds(100 * interval.mean, interval.low, interval.high, 100, 1)
-
-
-def ratio(value: float, low: float, high: float) -> str:
-    """Format a correlation with its interval; a dash where it is not defined."""
-    return "–" if math.isnan(value) else _with_bounds(value, low, high, 1, 2)
-
-
-def _with_bounds(value: float, low: float | None, high: float | None, scale: float, digits: int) -> str:
-    text = f"{value:+.{digits}f}"
-    if low is None or high is None or math.isnan(low):
-        return text
-    return f"{text} [{scale * low:+.{digits}f}, {scale * high:+.{digits}f}]"
 
 
 def mark_leaks(
@@ -199,7 +173,7 @@ def score_table(
                 continue
             interval, mark = mean_interval(scores), marks[c][r]
             half = interval.half if column.interval else None
-            shown.append(SheetCell(percent(interval.mean, half, digits), mark))
+            shown.append(SheetCell(plus_minus(interval.mean, half, digits=digits), mark))
             own.append({"source": "measured", **column.facts, **line.facts, **bounds(interval), "mark": mark})
         blocks.setdefault(line.group, []).append(shown)
     titles = [*heads(*labels), *((column.group, column.head) for column in columns)]
@@ -277,17 +251,23 @@ def measured_text(measured: Measured, unit: str) -> str:
     """Write a number of a claim with its interval: points of accuracy, or plain; a dash where it is left out."""
     if not measured.n:
         return "–"
-    scale, digits = (100, 1) if unit == "points" else (1, 2)
-    return _with_bounds(scale * measured.value, measured.low, measured.high, scale, digits)
+    return bounds_text(measured.value, measured.low, measured.high, *_written(unit))
 
 
 def printed_text(measured: Measured, unit: str) -> str:
     """Format what the paper printed for it; a dash where it printed nothing."""
-    scale, digits = (100, 1) if unit == "points" else (1, 2)
-    if measured.printed is None:
-        return "–"
     ends = measured.printed if isinstance(measured.printed, tuple) else (measured.printed,)
-    return " to ".join(f"{scale * end:+.{digits}f}" for end in ends)
+    return " to ".join(number_text(end, unit) for end in ends)
+
+
+def number_text(number: float | None, unit: str) -> str:
+    """Write a number of a claim with its sign: points of accuracy, or plain; a dash for None."""
+    return plus_minus(number, None, *_written(unit), signed=True)
+
+
+def _written(unit: str) -> tuple[Unit, int]:
+    """Return how numbers of a claim are written, and their digits."""
+    return ("points", 1) if unit == "points" else ("plain", 2)
 
 
 class PrintedNumber(NamedTuple):
@@ -324,8 +304,14 @@ class PublishedTable(Record):
     caption: str = ""
     head: str = ""  # of the rows' names
     note: str = ""
-    form: str = "g"  # how a mean is written; half its interval has as many digits
+    signed: bool = False  # whether positive numbers have a plus sign
     best: Literal["max", "min"] | None = None  # which end of a column is bold
+
+    @property
+    def digits(self) -> int:
+        """Return how many digits stand behind the point: those of the number that has most."""
+        texts = [f"{number:g}" for _, _, cell in self.numbers() for number in cell if number is not None]
+        return max((len(text.partition(".")[2]) for text in texts), default=0)
 
     @property
     def heads(self) -> list[str]:
@@ -352,8 +338,7 @@ class PublishedTable(Record):
         """Format a cell as it is shown: ``84.55 ± 0.94``; a dash where nothing was printed."""
         if cell is None:
             return "–"
-        half = "" if cell.half is None else f" ± {cell.half:{self.form.lstrip('+')}}"
-        return f"{cell.mean:{self.form}}{half}"
+        return plus_minus(cell.mean, cell.half, "plain", self.digits, signed=self.signed)
 
     def sheet(self, title: str, labels: Mapping[str, str] | None = None) -> Sheet:
         """Return the table as a sheet to read; ``labels`` rename its rows."""

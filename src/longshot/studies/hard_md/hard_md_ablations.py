@@ -13,6 +13,7 @@ import numpy as np
 
 from longshot.base import Floats, count
 from longshot.reports import Sheet, heads, row
+from longshot.statistics import plus_minus
 from longshot.studies.engine.study_tables import Fact, TableFile, present
 from longshot.studies.engine.study_training import slug
 from longshot.studies.hard_md.hard_md_plan import printed_sheet
@@ -89,7 +90,9 @@ def objects_table(scores: HardScores) -> TableFile:
             accuracy = {kind: scores.mean(bed, scores.judge) for kind, bed in own.items()}
             cells = [_plain(measured[kind].number) for kind in KINDS]
             cells += [_plain(distances[kind]) for kind in KINDS]
-            block.append(row(source, str(number), *cells, _plain(gap, "+"), *map(cell, accuracy.values())))
+            block.append(
+                row(source, str(number), *cells, _plain(gap, signed=True), *map(cell, accuracy.values()))
+            )
             records += [
                 _record(source, number, kind, measured[kind], accuracy[kind], len(gap)) for kind in KINDS
             ]
@@ -111,13 +114,13 @@ def objects_table(scores: HardScores) -> TableFile:
     return TableFile("objects", [Sheet(title, names, blocks, note, 2)], records)
 
 
-def _plain(values: Floats, sign: str = "") -> str:
+def _plain(values: Floats, signed: bool = False) -> str:
     """Format a mean over tasks with half its interval; tasks without a counted image are left out."""
     present = values[~np.isnan(values)]
     if not len(present):
         return "–"
     mean = Mean.of(present)
-    return f"{mean.mean:{sign}.2f} ± {mean.half:.2f}"
+    return plus_minus(mean.mean, mean.half, "plain", 2, signed=signed)
 
 
 def _record(
@@ -325,7 +328,7 @@ def _filtered_table(scores: HardScores) -> TableFile:
             if bed not in scores.beds:
                 continue
             ways, mean = Mean.of(scores.ways(bed)), scores.mean(bed, scores.judge)
-            rows.append(row(source, label, cell(mean), f"{ways.mean:.1f} ± {ways.half:.1f}"))
+            rows.append(row(source, label, cell(mean), plus_minus(ways.mean, ways.half, "plain")))
             facts = record("filtered", source, shape, label, scores.judge, "protonet", mean)
             records.append({**facts, "ways": ways.mean, "ways_half": ways.half})
     names = heads("source", "tasks", "accuracy", "ways")

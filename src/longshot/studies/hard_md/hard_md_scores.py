@@ -17,7 +17,7 @@ import numpy as np
 from longshot.base import Floats, Ints
 from longshot.diagnosis import Composition, Explanation, explain_testbed
 from longshot.reports import Sheet, SheetCell, heads, row
-from longshot.statistics import mean_interval, widths_differ
+from longshot.statistics import mean_interval, plus_minus, widths_differ
 from longshot.studies.engine.study_page import axes_of
 from longshot.studies.engine.study_tables import Fact, TableFile
 from longshot.studies.hard_md.hard_md_plan import HardLab, here, planned_beds
@@ -42,10 +42,8 @@ class Mean:
 
     def text(self, signed: bool = False) -> str:
         """Format as ``41.2 ± 1.3`` in per cent, signed for differences; over classes too if that differs."""
-        text = f"{100 * self.mean:{'+' if signed else ''}.1f} ± {100 * self.half:.1f}"
-        if self.over_classes is not None and widths_differ(self.half, self.over_classes):
-            return f"{text} (± {100 * self.over_classes:.1f} over classes)"
-        return text
+        wider = self.over_classes if widths_differ(self.half, self.over_classes) else None
+        return plus_minus(self.mean, self.half, signed=signed, over_classes=wider)
 
 
 def cell(mean: Mean | None, signed: bool = False, mark: str = "") -> SheetCell:

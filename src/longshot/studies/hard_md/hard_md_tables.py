@@ -9,7 +9,7 @@ import numpy as np
 from longshot.base import Floats
 from longshot.diagnosis import composition_rows, say_correlation
 from longshot.reports import Sheet, SheetCell, heads, row
-from longshot.statistics import correlation
+from longshot.statistics import CLASSES, TASKS, correlation
 from longshot.studies.engine.study_tables import FIRST_PLACE, Fact, TableFile, TableRow, first_places, present
 from longshot.studies.hard_md.hard_md_ablations import ablation_tables
 from longshot.studies.hard_md.hard_md_plan import printed_sheet, trained_pairs
@@ -96,8 +96,8 @@ def _stress_sheet(scores: HardScores, shape: str) -> tuple[Sheet, list[Fact]]:
     ]
     names += heads("uniform", "difficult", "drop", group=mean_of(shared)) if means_shown else []
     note = (
-        "Accuracy in %, ± half the 95 % interval over tasks; drop: uniform − difficult, paired by task, with the "
-        "interval that holds for other classes too where it differs by more than a fifth. "
+        f"Accuracy in %, ± half the 95 % interval for {TASKS}; drop: uniform − difficult, paired by task, in brackets "
+        f"that for {CLASSES}, where it differs by more than a fifth. "
         f"{scores.title(scores.judge)} chose the supports, raising the loss '{scores.settings.objective}' from the "
         f"{'random' if scores.settings.start == 'paper' else 'uniform'} start. {JUDGE}: "
         f"it, or a network that started from it; these are not ranked. {FIRST_PLACE}"

@@ -17,12 +17,12 @@ from pydantic import Field
 from longshot.base import Floats
 from longshot.models import find_variant, get_method
 from longshot.reports import PublishedNumber, Sheet, heads, published, row
-from longshot.statistics import Rolling, quantile_bins, rolling_mean
+from longshot.statistics import Rolling, plus_minus, quantile_bins, rolling_mean
 from longshot.studies.engine.claims import Measured, NotMeasured, clean_mean, of_values
 from longshot.studies.engine.lab import numbers
 from longshot.studies.engine.settings import Methods, StudySettings, Text, method_calls
 from longshot.studies.engine.study_page import axes_of, means_and_halves
-from longshot.studies.engine.study_tables import Fact, TableColumn, TableRow, percent
+from longshot.studies.engine.study_tables import Fact, TableColumn, TableRow
 
 if TYPE_CHECKING:
     from longshot.studies.engine.lab import Lab
@@ -219,7 +219,7 @@ def printed_sheet(title: str, numbers: Sequence[PublishedNumber], columns: Seque
 
 
 def _text(number: PublishedNumber | None) -> str:
-    return "–" if number is None else percent(number.mean, number.half)
+    return "–" if number is None else plus_minus(number.mean, number.half, digits=2)
 
 
 def printed_records(numbers: Sequence[PublishedNumber]) -> list[Fact]:

@@ -19,7 +19,7 @@ import numpy as np
 from longshot.base import Floats, Ints, UserError, write_json
 from longshot.data import Dataset
 from longshot.reports import Cloud, Sheet, SheetCell, clouds, heads, row
-from longshot.statistics import Correlation, correlation, holm
+from longshot.statistics import Correlation, bounds_text, correlation, holm
 from longshot.studies.engine.claims import LEVEL, Claim, Measured, NotMeasured, of_correlation, of_resamples
 from longshot.studies.engine.comparisons import Comparison, Draw, Side
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
@@ -32,7 +32,7 @@ from longshot.studies.engine.recipe import (
 )
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.study_page import Drawings, Picture, on_both
-from longshot.studies.engine.study_tables import Fact, TableFile, ratio
+from longshot.studies.engine.study_tables import Fact, TableFile
 from longshot.studies.transfer.settings import CorrelationSettings
 from longshot.studies.transfer.transfer_scores import (
     MEASURES,
@@ -133,7 +133,7 @@ def _numbers(correlation: Correlation) -> Fact:
 
 
 def _cell(correlation: Correlation, mark: str) -> SheetCell:
-    return SheetCell(ratio(correlation.r, correlation.low, correlation.high), mark)
+    return SheetCell(bounds_text(correlation.r, correlation.low, correlation.high, "plain", 2), mark)
 
 
 def _finding(method: str, words: str, name: str, correlations: Mapping[str, Correlation]) -> str:

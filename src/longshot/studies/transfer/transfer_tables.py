@@ -25,7 +25,7 @@ from longshot.reports import (
     heads,
     row,
 )
-from longshot.statistics import mean_interval
+from longshot.statistics import bounds_text, mean_interval, points
 from longshot.studies.engine.study_page import Drawings, Picture, means_and_halves, on_both
 from longshot.studies.engine.study_tables import (
     Fact,
@@ -33,7 +33,6 @@ from longshot.studies.engine.study_tables import (
     TableColumn,
     TableFile,
     TableRow,
-    points,
     published_paper,
     score_table,
 )
@@ -236,9 +235,10 @@ def slopes_table(scores: TransferScores) -> TableFile:
                 _slope_record(method, shot, x, "", own),
                 _slope_record(method, shot, "measured", "", by_means),
             ]
-            cells = row(method, str(shot), _slope(own), _brackets(own.low, own.high))
+            over_tasks = bounds_text(own.fit.slope, own.low, own.high, digits=2).partition(" ")[2]
+            cells = row(method, str(shot), _slope(own), over_tasks)
             if several:
-                ends = [f"{100 * end:+.2f}" for end in sorted(own.single)]
+                ends = [points(end, 2) for end in sorted(own.single)]
                 cells += row(f"{ends[0]} to {ends[-1]}" if ends else "–")
             if with_maml and method == "maml":
                 cells += row("–")
@@ -283,7 +283,7 @@ def adaptation_table(scores: TransferScores) -> TableFile:
                 own, without = (scores.tasks(column, name, shot) for name in (method, other))
                 difference = mean_interval(own - without)
                 cut = scores.was_cut(column, shot, method, other)
-                cells += row(points(difference) + (_CUT if cut else ""))
+                cells += row(difference.with_bounds() + (_CUT if cut else ""))
                 facts = {"split": column, "shot": shot, "one": method, "other": other, "hit_ceiling": cut}
                 numbers = {"difference": difference.mean, "low": difference.low, "high": difference.high}
                 records.append({**facts, **numbers, "tasks": difference.n})
@@ -298,13 +298,7 @@ def adaptation_table(scores: TransferScores) -> TableFile:
 
 
 def _slope(slope: Steepness, digits: int = 2) -> str:
-    if math.isnan(slope.fit.slope):
-        return "–"
-    return f"{100 * slope.fit.slope:+.{digits}f} {_brackets(slope.fit.low, slope.fit.high, digits)}".strip()
-
-
-def _brackets(low: float, high: float, digits: int = 2) -> str:
-    return "" if math.isnan(low) else f"[{100 * low:+.{digits}f}, {100 * high:+.{digits}f}]"
+    return bounds_text(slope.fit.slope, slope.fit.low, slope.fit.high, digits=digits)
 
 
 def _slope_record(method: str, shot: int, x: str, against: str, slope: Steepness) -> Fact:

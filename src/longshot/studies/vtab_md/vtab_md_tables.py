@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.base import UserError
 from longshot.reports import Sheet, SheetCell, heads, row
-from longshot.statistics import widths_differ
+from longshot.statistics import CLASSES, percent, plus_minus, widths_differ
 from longshot.studies.engine.study_tables import (
     FIRST_PLACE,
     Fact,
     PublishedTable,
     TableFile,
     bounds,
-    percent,
-    points,
     published_paper,
 )
 from longshot.studies.vtab_md.vtab_md_plan import VtabLab
@@ -155,8 +153,8 @@ _KINDS = "Of one kind are rows that are inductive or transductive alike and were
 _INTERVALS = (
     "Episodes: mean over episodes ± half the 95 % interval (Student t). Big episodes: share of the test images ± half "
     "Wilson's 95 % interval, which holds for other test images, not for other supports; Student's t over images "
-    "weighted by class where balanced accuracy leads. Episodes share classes: where "
-    "the interval that holds for other classes too differs by more than a fifth, it stands beside."
+    f"weighted by class where balanced accuracy leads. In brackets half the interval for {CLASSES}, where it differs "
+    "by more than a fifth."
 )
 
 
@@ -225,7 +223,7 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
                 interval, mark = scores.interval(approach, name), marks.get(approach, "")
                 wider = scores.over_classes.get((approach, name))
                 if approach == CONSTANT:
-                    cells.append(SheetCell("–" if interval is None else percent(interval.mean, None)))
+                    cells.append(SheetCell("–" if interval is None else percent(interval.mean, 2)))
                 else:
                     cells.append(SheetCell(_with_classes(interval, wider), mark))
                 if interval is not None:
@@ -261,7 +259,7 @@ def floors_table(scores: VtabScores) -> TableFile:
                 continue
             learned = "yes" if scores.learned(name, source.name) else "no"
             learned = "–" if name == CONSTANT else learned
-            shown = (percent(interval.mean, interval.half), percent(accuracy, None), points(above), learned)
+            shown = (interval.text(digits=2), percent(accuracy, 2), above.with_bounds(), learned)
             block.append(row(source.title, name, *shown))
             facts = {"on": source.name, "row": name, **bounds(interval, "n"), "accuracy": accuracy}
             records.append({**facts, "above": above.mean, "above_low": above.low, "learned": learned})
@@ -299,7 +297,7 @@ def differences_table(against: str, scores: VtabScores) -> TableFile:
     rows = []
     for source in scores.sources:
         intervals = [differences.get((source.name, name)) for name in compared]
-        texts = ("–" if interval is None else points(interval) for interval in intervals)
+        texts = ("–" if interval is None else interval.with_bounds() for interval in intervals)
         rows.append(row(source.title, *texts))
     lines = []
     for name in compared:
@@ -384,11 +382,11 @@ def _plain(key: str, value: Any) -> str:
 
 def _with_classes(interval: Interval | None, wider: float | None) -> str:
     """Format a mean with its interval, and the one for other classes too where the two differ."""
-    text = _percent(interval)
-    if interval is None or wider is None or not widths_differ(interval.half, wider):
-        return text
-    return f"{text} (± {100 * wider:.2f} over classes)"
+    if interval is None:
+        return "–"
+    shown = wider if widths_differ(interval.half, wider) else None
+    return plus_minus(interval.mean, interval.half, digits=2, over_classes=shown)
 
 
 def _percent(interval: Interval | None) -> str:
-    return "–" if interval is None else percent(interval.mean, interval.half)
+    return "–" if interval is None else interval.text(digits=2)
