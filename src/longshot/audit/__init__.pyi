@@ -9,6 +9,13 @@ from .copies import copy_groups as copy_groups  # Find the groups of copies with
 from .copies import equal_groups as equal_groups  # The groups of equal values
 from .copies import find_copies as find_copies  # The groups of images that a rule keeps apart
 from .copies import say_copies as say_copies  # How many images are copies, in words
+from .decisions import REVIEW_ENDING as REVIEW_ENDING  # of the file beside a dataset
+from .decisions import Verdict as Verdict  # keep or drop
+from .decisions import decide_images as decide_images  # Store one decision about some images, over any earlier one
+from .decisions import decided_rows as decided_rows  # Mark the images that a person keeps, and drops
+from .decisions import read_decisions as read_decisions  # Return key → verdict of the images decided about
+from .decisions import review_file as review_file  # Return where the decisions about a dataset are stored
+from .decisions import undo_decisions as undo_decisions  # Take decisions back
 from .find import View as View  # A dataset without what it shares with another
 from .find import find_overlap as find_overlap  # Find images and classes that two datasets share
 from .find import find_suspects as find_suspects  # Find images whose label looks wrong, and images that are copies …
