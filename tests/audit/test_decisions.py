@@ -73,9 +73,9 @@ def test_an_unknown_image_is_an_error_and_nothing_is_stored(birds: Dataset) -> N
 def test_masks_follow_the_rows(birds: Dataset) -> None:
     decide_images(birds, ["wren/3.png"], "drop")
     decide_images(birds, ["crow/2.png"], "keep")
-    kept, dropped = decided_rows(birds)
-    assert np.flatnonzero(kept).tolist() == [2]
-    assert np.flatnonzero(dropped).tolist() == [7]
+    keeps, drops = decided_rows(birds)
+    assert np.flatnonzero(keeps).tolist() == [2]
+    assert np.flatnonzero(drops).tolist() == [7]
 
 
 def test_a_view_has_the_decisions_of_its_original(birds: Dataset, tmp_path: Path) -> None:

@@ -110,11 +110,11 @@ def decided_rows(dataset: Dataset) -> tuple[Bools, Bools]:
     """Mark the images of a dataset that a person keeps, and those that a person drops, both [N]."""
     decisions = read_decisions(dataset)
     keys = [[key for key in decisions if decisions[key] == verdict] for verdict in VERDICTS]
-    kept, dropped = (
+    keeps, drops = (
         pc.is_in(dataset.keys, value_set=pa.array(part, pa.string())).to_numpy(zero_copy_only=False)
         for part in keys
     )
-    return kept, dropped
+    return keeps, drops
 
 
 def decide_images(dataset: Dataset, keys: Sequence[str], verdict: Verdict) -> list[str]:
