@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -32,6 +33,7 @@ from longshot.base import (
     write_json,
 )
 from longshot.data import VIEW_ENDING, Dataset, ViewFile, image_digests, source_path
+from longshot.models import Suspects
 
 REVIEW_ENDING = ".review.json"
 Verdict: TypeAlias = Literal["keep", "drop"]
@@ -115,6 +117,21 @@ def decided_rows(dataset: Dataset) -> tuple[Bools, Bools]:
         for part in keys
     )
     return keeps, drops
+
+
+def reviewed(suspects: Suspects, dataset: Dataset) -> Suspects:
+    """Return suspects without the images that a person keeps."""
+    keeps = decided_rows(dataset)[0]
+    if not keeps.any():
+        return suspects
+    doubted = ~keeps[suspects.mislabelled]
+    return replace(
+        suspects,
+        mislabelled=suspects.mislabelled[doubted],
+        rival=suspects.rival[doubted],
+        odds=suspects.odds[doubted],
+        copies=suspects.copies[~keeps[suspects.copies]],
+    )
 
 
 def decide_images(dataset: Dataset, keys: Sequence[str], verdict: Verdict) -> list[str]:

@@ -123,7 +123,7 @@ class JudgedInstances:
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
         """Draw the base's queries, select a support for them among the pool's images, and measure both supports."""
         # here, so that a uniform testbed is drawn without loading torch
-        from longshot.models import joint_suspects
+        from longshot.models import suspects_of
         from longshot.tasks.selection import join, measure_each
 
         dataset = pool.dataset
@@ -158,7 +158,7 @@ class JudgedInstances:
             name = HELD_OUT_COLUMN.format(number)
             measured |= {f"{name}_before": uniform, f"{name}_after": harder}
         if all(judge.features.hash for judge in self.panel):  # not of a network that is just being trained
-            suspects = joint_suspects([judge.features for judge in self.panel])
+            suspects = suspects_of(*(judge.features for judge in self.panel))
             measured["suspects_before"] = suspects.share(start.support)
             measured["suspects_after"] = suspects.share(selected.support)
         return selected.with_measured(measured)

@@ -221,7 +221,7 @@ GROUPS = {
     "Classes (which)": "classes level coarsity taxonomy",
     "Instances (which images)": "instances judge held_out difficulty disjoint_pools copies",
     "Classes by meaning or looks": "alpha beta distance reduction nearest",
-    "Difficult, easy, greedy": "features exclude_suspects judging target_accuracy objective temperature "
+    "Difficult, easy, greedy": "features suspects judging target_accuracy objective temperature "
     "distance_metric raw_features refine greedy rounds start steps step_size projection",
     "Rules over attributes": "rule query_where support_where same",
     "Filtered": "candidates keep",
