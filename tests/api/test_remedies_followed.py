@@ -121,9 +121,6 @@ MISTAKES = [
     Mistake("data.add_dataset()", "open_dataset", ("pets",), fill={"PATH": "new-home"}, prepare=moved),
     Mistake("open_taxonomy()", "make_split", ("photos",), {"semantic": True, "level": 1}, {"DATASET": "photos"},
             use=lambda verb, tree: verb(level=2)),
-    Mistake("find_suspects()", "sample", ("photos",), {**QUICK, "exclude_suspects": True},
-            {"DATASET": "photos", "NAME": "pixels", "FILE": "clean.view.json"},
-            use=lambda verb, suspects: longshot.sample("clean.view.json", **QUICK), long=True),
     # parameters with values
     Mistake("tasks", "sample", ("tiny",), {"tasks": 50, "way": 2, "shot": 1, "query": 1}, prepare=tiny_photos),
     Mistake("allow_repeats", "sample", ("tiny",), {"tasks": 50, "way": 2, "shot": 1, "query": 1}, prepare=tiny_photos),

@@ -9,11 +9,21 @@ from .copies import copy_groups as copy_groups  # Find the groups of copies with
 from .copies import equal_groups as equal_groups  # The groups of equal values
 from .copies import find_copies as find_copies  # The groups of images that a rule keeps apart
 from .copies import say_copies as say_copies  # How many images are copies, in words
+from .decisions import REVIEW_ENDING as REVIEW_ENDING  # of the file beside a dataset
+from .decisions import Verdict as Verdict  # keep or drop
+from .decisions import decide_images as decide_images  # Store one decision about some images, over any earlier one
+from .decisions import decided_rows as decided_rows  # Mark the images that a person keeps, and drops
+from .decisions import read_decisions as read_decisions  # Return key → verdict of the images decided about
+from .decisions import reviewed as reviewed  # Return suspects without the images that a person keeps
+from .decisions import review_file as review_file  # Return where the decisions about a dataset are stored
+from .decisions import undo_decisions as undo_decisions  # Take decisions back
 from .find import View as View  # A dataset without what it shares with another
 from .find import find_overlap as find_overlap  # Find images and classes that two datasets share
 from .find import find_suspects as find_suspects  # Find images whose label looks wrong, and images that are copies …
 from .find import leave_out_overlap as leave_out_overlap  # Write `dataset` without what an overlap file says it …
 from .find import pair_images as pair_images  # `images(side, keys)` for a page with pictures
+from .review import Review as Review  # What is doubtful in a dataset, and what was decided
+from .review import review_dataset as review_dataset  # List doubtful labels and copies, or decide about them
 from .leaks import SeenImages as SeenImages  # Images by content
 from .leaks import Stage as Stage  # One training of a network, with its images where they are on record
 from .leaks import TestedImages as TestedImages  # The images that a testbed uses of one dataset

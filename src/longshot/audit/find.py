@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from longshot.audit.classes import read_nouns, shared_classes
 from longshot.audit.copies import copy_groups
+from longshot.audit.decisions import decided_rows, reviewed
 from longshot.audit.pairs import NEIGHBOURS, SIMILARITY, Embed, find_pairs
 from longshot.audit.record import KIND, Overlap, check_first_side, make_overlap, remember
 from longshot.base import (
@@ -176,7 +177,7 @@ def _embedder(backbone: str, device: str) -> Embed:
 def find_suspects(
     dataset: DatasetLike,
     *,
-    backbone: BackboneLike,
+    backbone: BackboneLike | Sequence[BackboneLike] | None = None,
     near_copies: bool = True,
     out: str | Path | None = None,
     view: str | Path | None = None,
@@ -187,22 +188,23 @@ def find_suspects(
 ) -> Suspects:
     """Find images whose label looks wrong, and images that are copies of others in the same dataset.
 
-    A label is suspected where another class is at least 100 times as probable: every image is judged by a linear
-    discriminant on the backbone's features that was fitted without it, as in confident learning. Copies are equal
-    images and near copies; the first of its class is not suspected, unless copies carry different labels.
+    A label is suspected where linear discriminants on the backbones' features, fitted without the image, think it
+    hardly more probable than a guess, and at most one of ten nearest images carries it. Copies are equal images and
+    near copies; the first of its class is not suspected, unless copies carry different labels. What a person decided to
+    keep (``review_dataset``) is not suspected.
 
     Parameters
     ----------
     dataset : Dataset, str or Path
         What ``open_dataset`` opens.
-    backbone : str
-        Whose features judge the labels (see 'longshot backbones').
+    backbone : str, or several
+        Whose features judge the labels; repeat for several, which judge together. Default: the first that is installed.
     near_copies : bool
         Look for near copies too, which reads every image, or only for files of equal bytes.
     out : file, optional
         Write all suspects: FILE.csv. The columns are key, class, reason, looks_like, odds.
     view : file, optional
-        Write the dataset without them: FILE.view.json. It opens like any dataset.
+        Write the dataset without them: FILE.view.json. It opens like any dataset. Images that a person dropped go too.
     force : bool
         Replace what is at ``out`` and ``view``, even if Longshot did not write it.
     workers : optional
@@ -223,29 +225,33 @@ def find_suspects(
     """
     from pyarrow import csv
 
-    from longshot.models import embed
+    from longshot.models import default_networks, embed
 
     if out is not None:
         claim_output(out, _KIND, force=force)
     if view is not None:
         claim_output(view, VIEW_KIND, force=force, name="view")
     data = as_dataset(dataset)
-    features = embed(data, backbone, device=device)
-    copies = np.flatnonzero(copy_groups(data, near_copies).suspects(data.labels))
-    suspects = replace(suspects_of(features), copies=copies, near=near_copies)
+    several: list[Any] = list(backbone) if isinstance(backbone, list | tuple) else [backbone]
+    networks = [each for each in several if each is not None] or default_networks()[:1]
+    features = [embed(data, network, device=device) for network in networks]
+    present = ~decided_rows(data)[1]
+    copies = np.flatnonzero(copy_groups(data, near_copies).among(present).suspects(data.labels))
+    suspects = reviewed(replace(suspects_of(*features), copies=copies, near=near_copies), data)
     if out is not None:
         with delivered(out) as temporary:
             csv.write_csv(suspects.table(), temporary)
     if view is not None:
-        _write_view(suspects, data, Path(view))
+        _write_view(suspects, data, Path(view), [each.backbone for each in features])
     return suspects
 
 
-def _write_view(suspects: Suspects, dataset: Dataset, path: Path) -> None:
-    keys = suspects.table()["key"].to_pylist()
+def _write_view(suspects: Suspects, dataset: Dataset, path: Path, backbones: Sequence[str]) -> None:
+    dropped = dataset.keys.filter(pa.array(decided_rows(dataset)[1])).to_pylist()
+    keys = [*suspects.table()["key"].to_pylist(), *dropped]
     why = {
         "variant": "without suspects",
-        "backbone": suspects.features.backbone,
+        "backbone": ", ".join(backbones),
         "features": suspects.features.hash,
         "odds": SUSPECT_ODDS,
         **suspects.facts(),

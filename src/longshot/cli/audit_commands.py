@@ -1,4 +1,4 @@
-"""``longshot datasets overlap``, ``without`` and ``suspects``: copies, a dataset without them, doubtful labels."""
+"""``longshot datasets overlap``, ``without``, ``suspects`` and ``review``: copies, doubtful labels, decisions."""
 
 from __future__ import annotations
 
@@ -169,8 +169,8 @@ def suspects(dataset: str, as_json: bool, **settings: Any) -> None:
         longshot datasets suspects ./birds --backbone efficientnet-lite0 -o suspects.csv --view clean.view.json
         longshot sample clean.view.json -o clean.parquet
 
-    A label is suspected where another class is at least 100 times as probable to a classifier that was fitted
-    without the image. Look at the images before you leave them out: look-alike classes are suspected too.
+    A label is suspected where classifiers that were fitted without the image think it hardly more probable than a
+    guess, and the nearest images carry others. Look before you leave out: look-alike classes are suspected too.
     """
     import longshot
 
@@ -184,17 +184,55 @@ def suspects(dataset: str, as_json: bool, **settings: Any) -> None:
         f"{'copies or near copies' if facts['near_copies'] else 'copies'} of others."
     )
     if rows:
-        shown = [
-            {
-                "image": row["key"],
-                "label": row["class"],
-                "looks like": row["looks_like"] or "",
-                "odds": "copy" if row["odds"] is None else f"{min(row['odds'], 1e6):,.0f}",
-            }
-            for row in rows[:_SHOWN]
-        ]
         more = len(rows) - _SHOWN
-        print_table(shown, footer=f"… {more:,} more: -o FILE.csv writes all." if more > 0 else None)
+        footer = f"… {more:,} more: -o FILE.csv writes all." if more > 0 else None
+        print_table([_doubt(row) for row in rows[:_SHOWN]], footer=footer)
     for name in ("out", "view"):
         if settings[name] is not None:
             click.echo(f"Wrote {settings[name]}.")
+
+
+def _doubt(row: dict[str, Any]) -> dict[str, str]:
+    odds = row["reason"] if row["odds"] is None else f"{min(row['odds'], 1e6):,.0f}"
+    return {
+        "image": row["key"],
+        "label": row["class"],
+        "looks like": row["looks_like"] or "",
+        "odds": odds,
+    }
+
+
+@click.command("review")
+@click.argument("dataset")
+@verb_options("audit.review_dataset", {"near_copies": {"flags": ["--near-copies/--equal-files"]}})
+@json_option
+def review(dataset: str, as_json: bool, **settings: Any) -> None:
+    """List doubtful labels and copies of DATASET with what was decided about them; decide, or take that back.
+
+    \b
+    Example:
+        longshot datasets review toybox --backbone pixels --equal-files
+        longshot datasets review ./birds --drop crow/017.jpg --drop wren/003.jpg
+        longshot datasets review ./birds --undo
+
+    What you decide is stored beside the dataset: no task has an image that was dropped, and nobody suspects one that
+    was kept. A decision about a picture that has changed since then no longer holds.
+    """
+    import longshot
+
+    reviewed = longshot.audit.review_dataset(dataset, **settings)
+    counts = reviewed.counts()
+    if as_json:
+        echo_json({**counts, "file": reviewed.file, "changed": reviewed.changed, "rows": reviewed.rows})
+        return
+    if reviewed.changed:
+        click.echo(f"{len(reviewed.changed):,} decided anew: {reviewed.file}")
+        return
+    click.echo(
+        f"{counts['label']:,} doubtful labels, {counts['copy']:,} copies: {counts['open']:,} open, {counts['keep']:,} "
+        f"kept and {counts['drop']:,} dropped by hand."
+    )
+    more = len(reviewed.rows) - _SHOWN
+    shown = [{**_doubt(row), "decision": row["decision"] or ""} for row in reviewed.rows[:_SHOWN]]
+    if shown:
+        print_table(shown, footer=f"… {more:,} more: --json lists all." if more > 0 else None)

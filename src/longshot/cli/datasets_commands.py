@@ -17,7 +17,7 @@ from longshot.base import (
     print_written,
     verb_options,
 )
-from longshot.cli.audit_commands import overlap, suspects, without
+from longshot.cli.audit_commands import overlap, review, suspects, without
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -168,7 +168,7 @@ def datasets_command(ctx: click.Context, as_json: bool) -> None:
     print_table(shown)
 
 
-for _inner in (get, overlap, without, suspects):
+for _inner in (get, overlap, without, suspects, review):
     datasets_command.add_command(_inner)
 
 

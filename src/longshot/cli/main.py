@@ -204,6 +204,7 @@ _COMMAND_OF = {
     "identify_dataset": "datasets identify",
     "data.list_downloads": "datasets get --list",
     "find_suspects": "datasets suspects",
+    "audit.review_dataset": "datasets review",
     "data.add_dataset": "datasets add",
     "data.check_dataset": "datasets check",
     "data.describe_dataset": "datasets show",

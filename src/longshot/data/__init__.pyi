@@ -71,6 +71,7 @@ from .opening import DatasetLike as DatasetLike  # a dataset, or what ``open_dat
 from .opening import as_dataset as as_dataset  # Return a dataset as it is, or open it where a name or a path is given
 from .opening import open_located as open_located  # Open what `locate` found with every image it has, readable or not
 from .opening import open_dataset as open_dataset  # Open a dataset; where it lives is remembered
+from .opening import source_path as source_path  # Return the path in a source
 from .opening import class_branches as class_branches  # List the first parts of nested class ids
 from .survey import Survey as Survey  # What was seen of N images, in the order of their dataset
 from .survey import find_bad as find_bad  # Decode every image and return (key, reason) of those that cannot be read

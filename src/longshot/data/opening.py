@@ -272,6 +272,14 @@ def open_located(source: str, *, name: str | None = None, refresh: bool = False)
     )
 
 
+def source_path(source: str) -> Path | None:
+    """Return the path in a source, which may stand behind a format; None where it is no path, as a URL or toybox."""
+    if source == "toybox" or url_in(source) is not None:
+        return None
+    spec = None if Path(source).exists() else split_spec(source)
+    return Path(unescape_name(spec[1] if spec else source))
+
+
 def url_in(source: str) -> str | None:
     """Return the URL in a source, which may stand behind a format; None for a path."""
     if is_url(source):

@@ -3,6 +3,7 @@
 from .backbones import BackboneLike as BackboneLike  # whatever serves as a backbone: a name, an array, a module, …
 from .backbones import FAMILIES as FAMILIES  # Longshot's own families of backbones
 from .backbones import find_family as find_family  # Return the family a name belongs to
+from .backbones import default_networks as default_networks  # Return the networks that judge where none is named
 from .backbones import list_backbones as list_backbones  # List the backbones that can embed images and what is missing
 from .backbones import load_backbone as load_backbone  # Open the backbone called `name`
 from .backbones import open_backbone as open_backbone  # Open whatever serves as a backbone
@@ -40,9 +41,8 @@ from .features.pixels_cache import Describe as Describe  # Images and positions 
 from .features.pixels_cache import cached_pixels as cached_pixels  # Return the bytes of all images of a dataset
 from .features.pixels_cache import read_shards as read_shards  # Fill the shards that are missing
 from .features.pixels_cache import row_positions as row_positions  # Map rows of a dataset to positions among some rows
-from .features.suspects import SUSPECT_ODDS as SUSPECT_ODDS  # another class is so many times as probable as the label
+from .features.suspects import SUSPECT_ODDS as SUSPECT_ODDS  # another class is at least so many times as probable
 from .features.suspects import Suspects as Suspects  # The suspected images of a dataset seen through one backbone
-from .features.suspects import joint_suspects as joint_suspects  # Find the images that any backbone suspects
 from .features.suspects import suspects_of as suspects_of  # Find the images of a dataset whose label looks wrong
 from .methods import MethodLike as MethodLike  # whatever serves as a method: a name, a function, a classifier, …
 from .methods import VARIANTS as VARIANTS  # methods as the authors of a paper ran them

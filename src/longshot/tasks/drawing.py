@@ -361,7 +361,7 @@ def estimate_sample(
     if alike:
         settings = {**settings, "classes": "uniform", "nearest": None, "beta": None}
     if looks:
-        settings.pop("exclude_suspects", None)
+        settings = {**settings, "suspects": "allow"}
         settings = {name: value for name, value in settings.items() if choice_of(name) != "instances"}
         instances = "uniform"
     count = min(tasks, _TRIAL)

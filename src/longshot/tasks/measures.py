@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field
 
+from longshot.audit import reviewed
 from longshot.base import Floats, Ints, LooseRecord, Ragged, TaskPlan, TaskRows, UserError, read_record
 from longshot.data import (
     Dataset,
@@ -273,36 +274,32 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def find_excluded(judges: Sequence[Judge]) -> Suspects:
-    """Find the images of a dataset whose label any judge doubts; UserError without a judge."""
-    from longshot.models import joint_suspects
+def find_suspected(dataset: Dataset, judges: Sequence[Judge]) -> Suspects:
+    """Find the images of a dataset whose label the judges doubt together, without those that a person keeps."""
+    from longshot.models import suspects_of
 
-    if not judges:
-        raise UserError(
-            "{exclude_suspects:True} leaves out images that a judge suspects, but these tasks have no judge",
-            "draw from the view that {find_suspects(DATASET, backbone=NAME, view=FILE)} writes",
-        )
-    return joint_suspects([judge.features for judge in judges])
+    return reviewed(suspects_of(*(judge.features for judge in judges)), dataset)
 
 
 def say_suspects(testbed: Testbed) -> str | None:
-    """Say how many suspected images are among the supports; None where no judge looked.
+    """Say how many doubtful labels were left out, or how many of the supports have one; None where nobody looked.
 
-    ``suspected labels: 4.2 % of the chosen supports, 1.1 % of uniform ones``
+    ``doubtful labels: 37 images (3.1 %) left out, by efficientnet-lite0``
     """
-    if "suspects_after" not in testbed.measured:
-        return None
-    before, after = (pc.mean(testbed.table[f"suspects_{when}"]).as_py() for when in ("before", "after"))
-    if before is None or after is None:
-        return None
-    left_out = [
-        facts["excluded_suspects"]
-        for facts in sampler_parts(testbed.meta["sampler"])
-        if "excluded_suspects" in facts
-    ]
-    labels = sum(facts["mislabelled"] for facts in left_out)
-    more = f"; left out: {labels:,} with a doubtful label" if left_out else ""
-    return (
-        f"suspected labels: {100 * after:.1f} % of the chosen supports, "
-        f"{100 * before:.1f} % of uniform ones{more}"
-    )
+    lines = []
+    for part in sampler_parts(testbed.meta["sampler"]):
+        if "excluded_suspects" in part:
+            facts = part["excluded_suspects"]
+            share, number = 100 * facts["mislabelled"] / max(facts["images"], 1), facts["mislabelled"]
+            line = f"doubtful labels: {number:,} images ({share:.1f} %) left out, by {', '.join(facts['networks'])}"
+            more = facts.get("left_in", 0)
+            lines.append(line + (f"; {more:,} left in, as their classes would be too small" if more else ""))
+        if part.get("dropped_images"):
+            lines.append(f"dropped by hand: {part['dropped_images']:,} images")
+    if "suspects_after" in testbed.measured and not lines:
+        before, after = (pc.mean(testbed.table[f"suspects_{when}"]).as_py() for when in ("before", "after"))
+        if before is not None and after is not None:
+            lines.append(
+                f"doubtful labels: {100 * after:.1f} % of the chosen supports, {100 * before:.1f} % of uniform ones"
+            )
+    return "; ".join(lines) or None

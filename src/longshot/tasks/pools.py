@@ -254,7 +254,7 @@ def make_pools(
         everything = everything.restrict(allowed, allowed)
     group, drawable = np.arange(len(dataset)), None
     if copies is not None and len(copies.later):
-        group, drawable = unmixed(copies, everything.classes, dataset)
+        group, drawable = unmixed(copies, everything.classes, dataset, allowed)
         everything = replace(everything.restrict(drawable, drawable), distinct_mask=drawable)
     if limits.disjoint:
         seed = streams.seed if limits.cut_seed is None else limits.cut_seed
@@ -291,13 +291,17 @@ def make_pools(
     return everything.take_classes(used), fitting, len(everything.classes) - len(used)
 
 
-def unmixed(copies: CopyGroups, classes: Ints, dataset: Dataset) -> tuple[Ints, Bools]:
+def unmixed(
+    copies: CopyGroups, classes: Ints, dataset: Dataset, allowed: Bools | None = None
+) -> tuple[Ints, Bools]:
     """Return groups of copies [N] within one class each, and which images [N] of some classes may be drawn for that.
 
     Of equal images with different labels none may be drawn: they contradict each other. Of near copies in several
-    classes those in the class of the first may.
+    classes those in the class of the first may. Images that are not ``allowed`` [N] contradict nobody.
     """
-    inside = np.isin(dataset.labels, classes)
+    inside = (
+        np.isin(dataset.labels, classes) if allowed is None else allowed & np.isin(dataset.labels, classes)
+    )
     drawable = ~copies.among(inside).clashes(dataset.labels)
     drawable &= ~copies.among(inside & drawable).strays(dataset.labels)
     return copies.among(inside & drawable).group, drawable

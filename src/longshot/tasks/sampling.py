@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from longshot.audit import CopyGroups, find_copies
+from longshot.audit import CopyGroups, decided_rows, find_copies
 from longshot.base import (
+    Bools,
     Ints,
     Progress,
     UserError,
@@ -40,12 +41,14 @@ from longshot.tasks.judges import (
     CANDIDATES,
     Judge,
     TaskScorer,
+    embedded_judges,
     filter_tasks,
     measure_drops,
+    named_networks,
     no_scorer,
     open_judges,
 )
-from longshot.tasks.measures import Measure, Part, coarsity_measure, find_excluded
+from longshot.tasks.measures import Measure, Part, coarsity_measure, find_suspected
 from longshot.tasks.pools import ImageLimits, copy_facts, make_pools, straddle_facts
 from longshot.tasks.streams import Streams
 from longshot.tasks.testbed import Testbed
@@ -61,6 +64,7 @@ from longshot.tasks.words import (
 )
 
 if TYPE_CHECKING:
+    from longshot.models import BackboneLike
     from longshot.tasks.difficult import JudgedInstances
 
 _BLOCK = 4096  # tasks whose images are drawn together: bounds memory, changes no draw
@@ -81,7 +85,7 @@ def sample(
     taxonomy: TaxonomyLike | None = None,
     drop_small: bool = False,
     allow_repeats: bool = False,
-    exclude_suspects: bool = False,
+    suspects: BackboneLike | Sequence[BackboneLike] | None = None,
     limits: ImageLimits | None = None,
     measures: Sequence[Measure] = (),
     published: str | Path | None = None,
@@ -146,9 +150,10 @@ def sample(
         As in ``measure_distances``.
     instances : INSTANCES, str or Instances
         Which images. A word, or an object such as ``DifficultInstances(features)``.
-    exclude_suspects : bool
-        Draw no image whose label looks wrong to a judge. ``find_suspects`` lists them and copies, and writes
-        the dataset without all of them.
+    suspects : allow or NAME, str or several
+        Networks that doubt labels together; no image is drawn whose label they doubt. Repeat for several. ``"allow"``
+        draws them too. By default the judges doubt, where there are any. What a person kept (``review_dataset``) is
+        drawn, and what a person dropped is not.
     limits : ImageLimits, optional
         Rules for all images as an object, in place of ``query_where``, ``support_where`` and
         ``disjoint_pools``.
@@ -253,7 +258,8 @@ def sample(
         seed,
         word == "filtered",
         settings.get("reduction"),
-        exclude_suspects,
+        suspects,
+        device,
         target,
     )
     testbeds = []
@@ -296,7 +302,8 @@ class _Request:
     seed: int
     candidates: bool  # yet to be filtered: most of them are not kept, so their images are not read
     reduction: str | None  # by which coarsity is measured
-    exclude_suspects: bool
+    suspects: Any  # who doubts labels; None: the judges
+    device: str
     target: float | None  # accuracy that held-out networks shall have
     copies: tuple[str, CopyGroups | None] = (
         "allow",
@@ -309,7 +316,7 @@ def _draw(
 ) -> Testbed:
     """Draw the tasks of one dataset."""
     shape, classes, split = request.recipe.shape, request.recipe.classes, request.split
-    suspects = find_excluded(judges) if request.exclude_suspects else None
+    allowed, excluded = _allowed(request, dataset, judges)
     rule, copies = request.copies
     replayed = request.facts["classes"] == {"name": "replay"}
     streams = Streams.of(request.seed, request.tasks, dataset.fingerprint)
@@ -321,7 +328,7 @@ def _draw(
         limits=request.limits,
         split=split,
         drop_small=request.drop_small,
-        allowed=None if suspects is None else ~suspects.mask,
+        allowed=allowed,
         copies=None if replayed else copies,
     )
     coarsity = coarsity_measure(everything, classes, request.reduction)
@@ -339,8 +346,7 @@ def _draw(
     if split is not None and dataset.splits_from is not None:
         facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
     facts |= taxonomy_facts(dataset, request.reduction)
-    if suspects is not None:
-        facts["excluded_suspects"] = suspects.facts()
+    facts |= excluded
     if request.target is not None:
         facts["target_accuracy"] = request.target
     if judged := _judged(instances):
@@ -361,6 +367,34 @@ def _draw(
         content={dataset.name: content},
         labels={dataset.name: class_labels(dataset)},
     )
+
+
+def _allowed(
+    request: _Request, dataset: Dataset, judges: Sequence[Judge]
+) -> tuple[Bools | None, dict[str, Any]]:
+    """Return which images may be drawn [N], None for all, and what a testbed records of those that may not.
+
+    Suspects of a class that would have too few images without them stay in, the least doubted first.
+    """
+    drops = decided_rows(dataset)[1]
+    facts: dict[str, Any] = {"dropped_images": int(drops.sum())} if drops.any() else {}
+    if named_networks(request.suspects) and request.suspects != "allow":
+        judges = embedded_judges(dataset, request.suspects, _rows_of(dataset, request.split), request.device)
+    doubting = [
+        judge for judge in judges if judge.features.hash and judge.features.fingerprint == dataset.fingerprint
+    ]
+    if request.suspects == "allow" or not doubting:
+        return ~drops if facts else None, facts
+    suspects = find_suspected(dataset, doubting)
+    allowed, left_in = ~(suspects.mask | drops), 0
+    sizes = np.bincount(dataset.labels[allowed], minlength=len(dataset.class_ids))
+    for row in suspects.mislabelled[::-1].tolist():
+        if not drops[row] and sizes[dataset.labels[row]] < request.recipe.shape.min_images:
+            allowed[row], left_in = True, left_in + 1
+            sizes[dataset.labels[row]] += 1
+    recorded = {**suspects.facts(), "networks": sorted({judge.features.backbone for judge in doubting})}
+    recorded |= {"mislabelled": recorded["mislabelled"] - left_in, "left_in": left_in}
+    return allowed, {**facts, "excluded_suspects": recorded}
 
 
 def _beside_uniform(

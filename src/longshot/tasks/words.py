@@ -88,7 +88,7 @@ class SampleSettings(TypedDict, total=False):
     target_accuracy : float
         Find the difficulty at which the held-out networks have this accuracy, such as 0.55.
     objective : {"error", "prototype", "ridge", "task2vec"}
-        What to raise. Default: error; greedy: prototype.
+        What to raise. Default: prototype, which is cross-entropy.
     temperature : float, above 0
         Of the classifier. Default: 0.1.
     distance_metric : str
@@ -96,9 +96,9 @@ class SampleSettings(TypedDict, total=False):
     raw_features : bool
         Do not scale features to unit length.
     refine : int, at least 0
-        Frank–Wolfe rounds on top, at most. Default: 5; easy: 0.
+        Frank–Wolfe rounds on top, at most. Default: 0.
     greedy : int, at least 0
-        Exact greedy rounds after that. Default: 0; easy: 1.
+        Exact greedy rounds after that. Default: 1.
     rounds : int, at least 1
         Rounds of ``instances`` greedy. Default: 3.
     start : str
@@ -221,7 +221,7 @@ GROUPS = {
     "Classes (which)": "classes level coarsity taxonomy",
     "Instances (which images)": "instances judge held_out difficulty disjoint_pools copies",
     "Classes by meaning or looks": "alpha beta distance reduction nearest",
-    "Difficult, easy, greedy": "features exclude_suspects judging target_accuracy objective temperature "
+    "Difficult, easy, greedy": "features suspects judging target_accuracy objective temperature "
     "distance_metric raw_features refine greedy rounds start steps step_size projection",
     "Rules over attributes": "rule query_where support_where same",
     "Filtered": "candidates keep",

@@ -167,7 +167,11 @@ class Adversarial(ProtoNetTraining):
     def instances(self, features: Features, judges: Sequence[Judge] = ()) -> Instances:
         """Choose difficult supports for a share of the episodes, judged by the network itself and by ``judges``."""
         chooser = DifficultInstances(
-            [Judge(features), *judges], judging=self.judging, difficulty=self.difficulty, refine=0
+            [Judge(features), *judges],
+            judging=self.judging,
+            difficulty=self.difficulty,
+            objective="error",
+            greedy=0,
         )
         return Mixed(chooser, self.difficult)
 

@@ -46,7 +46,7 @@ def test_odds_are_those_of_a_plain_discriminant() -> None:
         means = np.stack([unit[seen & (labels == c)].mean(0) for c in range(4)])
         residuals = unit[seen] - means[labels[seen]]
         covariance = residuals.T @ residuals / (seen.sum() - 4)
-        covariance = 0.9 * covariance + 0.1 * np.trace(covariance) / 6 * np.eye(6)
+        covariance = 0.7 * covariance + 0.3 * np.trace(covariance) / 6 * np.eye(6)
         inverse = np.linalg.inv(covariance)
         scores[~seen] = unit[~seen] @ inverse @ means.T - 0.5 * np.einsum(
             "cd,de,ce->c", means, inverse, means
@@ -76,7 +76,7 @@ def test_planted_errors_are_found_and_little_else() -> None:
 def test_long_features_are_judged_by_a_projection() -> None:
     values, offsets, wrong = with_wrong_labels(*clusters(10, 30, 700), share=0.05)
     suspected = label_doubt(values, offsets).odds >= 100
-    assert (suspected == wrong).mean() > 0.98
+    assert (suspected == wrong).mean() > 0.97
 
 
 def test_an_image_that_is_alone_in_its_class_is_not_judged() -> None:

@@ -375,6 +375,12 @@ def list_backbones(name: str | None = None, *, allow_download: bool = False) -> 
     return rows
 
 
+def default_networks() -> list[str]:
+    """Return the networks that judge where none is named, the first choice first: EfficientNets, or else the pixels."""
+    rows = {row["name"]: row["installed"] for row in list_backbones()}
+    return [name for name in _LITE if rows[name]] + ["pixels"]
+
+
 def _row(name: str, family: BackboneFamily, about: str) -> dict[str, Any]:
     installed = all(find_spec(module) is not None for module in _modules(name, family))
     return {

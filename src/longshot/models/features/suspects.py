@@ -1,12 +1,12 @@
 """Images whose label looks wrong: what a search for difficulty is drawn to.
 
-A label is doubted by a linear discriminant that was fitted without the image.
+A label is doubted by linear discriminants that were fitted without the image, and by its neighbours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,20 +19,23 @@ from longshot.base import Bools, Floats, Ints, Ragged
 from longshot.models.features import Features
 from longshot.models.features.array_files import checksum
 
-SUSPECT_ODDS = 100.0  # another class is so many times as probable as the one on the label
+SUSPECT_ODDS = 3.0  # another class is so many times as probable as the one on the label
+_OWN = 0.05  # the class on the label is at most so probable
+_NEIGHBOUR_SHARE = 0.1  # of the nearest images: at most so many carry the label
+_NEIGHBOUR_BLOCK = 256  # rows whose neighbours are sought at a time
 _REMEMBERED = 8  # features whose suspects are kept in memory: several testbeds are drawn by one judge
 
-_remembered: dict[tuple[str, str], Suspects] = {}
+_remembered: dict[tuple[str, ...], Suspects] = {}
 
 
 @dataclass(frozen=True, eq=False)
 class Suspects:
-    """The suspected images of a dataset seen through one backbone, as rows of its features.
+    """The suspected images of a dataset seen through one backbone or several, as rows of their features.
 
     Attributes
     ----------
     features : Features
-        What was looked at.
+        What was looked at; of several the first.
     mislabelled : array [M]
         Rows whose label looks wrong, by falling odds.
     rival, odds : arrays [M]
@@ -93,55 +96,43 @@ class Suspects:
         )
 
 
-def suspects_of(features: Features) -> Suspects:
-    """Find the images of a dataset whose label looks wrong, by its features.
+def suspects_of(*several: Features) -> Suspects:
+    """Find the images of a dataset whose label looks wrong to several backbones together, and to their neighbours.
 
-    A label is suspected where another class is at least 100 times as probable, judged without the image
-    (``label_doubt``). Where part of a dataset is in use, its classes are compared with each other.
+    All three are needed: another class is at least 3 times as probable, judged without the image; the class on the
+    label is at most twice as probable as if it were guessed, and at most 5 %; and at most one of ten nearest images
+    carries it. Probabilities are geometric means over the backbones, shares of neighbours means (``label_doubt``). A
+    backbone whose images seldom lie beside images of their class has no say. Where part of a dataset is in use, its
+    classes are compared with each other.
 
     Parameters
     ----------
-    features : Features
-        A dataset through a backbone.
+    several : Features
+        One dataset through one backbone or more.
     """
-    part = "" if features.used is None else checksum(features.used)
-    key = (features.fingerprint, features.hash + part)
+    first = several[0]
+    parts = ("" if each.used is None else checksum(each.used) for each in several)
+    marks = sorted(each.hash + part for each, part in zip(several, parts, strict=True))
+    key = (first.fingerprint, *marks)
     if key not in _remembered:
         while len(_remembered) >= _REMEMBERED:
             _remembered.pop(next(iter(_remembered)))
-        _remembered[key] = _by_labels(features)
-    return _remembered[key]
+        _remembered[key] = _by_labels(several)
+    return replace(_remembered[key], features=first)
 
 
-def joint_suspects(several: Sequence[Features]) -> Suspects:
-    """Find the images that any of several backbones suspects; the odds are the highest.
-
-    Parameters
-    ----------
-    several : sequence of Features
-        One dataset through one backbone or more.
-    """
-    each = [suspects_of(features) for features in several]
-    if len(each) == 1:
-        return each[0]
-    rows, rival, odds = (
-        np.concatenate([getattr(suspects, name) for suspects in each])
-        for name in ("mislabelled", "rival", "odds")
-    )
-    order = np.lexsort([rows, -odds])
-    _, first = np.unique(rows[order], return_index=True)
-    order = order[np.sort(first)]
-    return Suspects(several[0], rows[order], rival[order], odds[order])
-
-
-def _by_labels(features: Features) -> Suspects:
-    array, offsets, used = features.array, features.offsets, _used(features)
-    if features.used is not None:  # the images that tasks can touch, as if there were no others
-        array, offsets = array[used], np.searchsorted(used, offsets)
-    doubt = label_doubt(array, offsets)
-    judged = np.flatnonzero(doubt.odds >= SUSPECT_ODDS)
+def _by_labels(several: Sequence[Features]) -> Suspects:
+    first, used = several[0], _used(several[0])
+    offsets, arrays = first.offsets, [features.array for features in several]
+    if first.used is not None:  # the images that tasks can touch, as if there were no others
+        arrays, offsets = [array[used] for array in arrays], np.searchsorted(used, offsets)
+    doubt = label_doubt(arrays, offsets)
+    classes = int((np.diff(offsets) > 0).sum())
+    suspected = (doubt.odds >= SUSPECT_ODDS) & (doubt.own <= min(_OWN, 2 / max(classes, 1)))
+    suspected &= doubt.neighbours <= _NEIGHBOUR_SHARE
+    judged = np.flatnonzero(suspected)
     judged = judged[np.argsort(-doubt.odds[judged], kind="stable")]
-    return Suspects(features, used[judged], doubt.rival[judged], doubt.odds[judged])
+    return Suspects(first, used[judged], doubt.rival[judged], doubt.odds[judged])
 
 
 def _used(features: Features) -> Ints:
@@ -149,7 +140,8 @@ def _used(features: Features) -> Ints:
 
 
 FOLDS = 5
-SHRINKAGE = 0.1
+SHRINKAGE = 0.3
+NEIGHBOURS = 10
 _BLOCK = 4096  # rows per product: fixed, so that a score does not depend on the number of rows
 _CALIBRATION = 4_000  # rows that the temperature is fitted on, evenly spread
 _SCALES = np.geomspace(1e-4, 1e2, 61)
@@ -159,10 +151,14 @@ _SEED = 0
 
 @dataclass(frozen=True, eq=False)
 class LabelDoubt:
-    """For each of N rows the class that fits it best beside its own, and how many times as probable it is."""
+    """For each of N rows the class that fits it best beside its own, and how probable both are."""
 
     rival: Ints  # [N] class number; -1 where nothing can be said
     odds: Floats  # [N] p(rival | x) / p(own class | x); 0 where nothing can be said
+    own: Floats  # [N] p(own class | x); 1 where nothing can be said
+    neighbours: (
+        Floats  # [N] the share of the nearest rows that are of the own class; 1 where the odds are below 1
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +170,39 @@ class _Moments:
     products: torch.Tensor  # [K, d, d]
 
 
+@dataclass(frozen=True, eq=False)
+class _Network:
+    """What one backbone says: its features, a discriminant per fold, and the scale of its scores."""
+
+    values: torch.Tensor  # [N, d] of unit length
+    discriminants: list[tuple[torch.Tensor, torch.Tensor]]
+    scale: float = 1.0
+
+    def log_probabilities(self, rows: Ints, fold: Ints) -> torch.Tensor:
+        """Return log p(class | x) of some rows, each by the discriminant that was fitted without it, [M, C]."""
+        scores = torch.empty(len(rows), self.discriminants[0][1].numel(), dtype=torch.float64)
+        for number, (weights, bias) in enumerate(self.discriminants):
+            places = torch.from_numpy(np.flatnonzero(fold[rows] == number))
+            block = self.values[torch.from_numpy(rows[places.numpy()]).to(self.values.device)]
+            scores[places] = (block @ weights + bias).double().cpu()
+        return (self.scale * scores).log_softmax(1)
+
+    def neighbours(self, rows: Ints, labels: Ints) -> Floats:
+        """Return the share of the nearest rows that have the label of some rows, [M]."""
+        near = min(NEIGHBOURS, len(labels) - 1)
+        shares = np.ones(len(rows))
+        for start in range(0, len(rows) if near else 0, _NEIGHBOUR_BLOCK):
+            part = rows[start : start + _NEIGHBOUR_BLOCK]
+            index = torch.from_numpy(part).to(self.values.device)
+            similarity = self.values[index] @ self.values.T
+            similarity[torch.arange(len(part)), index] = -torch.inf
+            nearest = similarity.topk(near, dim=1).indices.cpu().numpy()
+            shares[start : start + len(part)] = (labels[nearest] == labels[part, None]).mean(1)
+        return shares
+
+
 def label_doubt(
-    array: NDArray[Any],
+    arrays: NDArray[Any] | Sequence[NDArray[Any]],
     offsets: NDArray[np.int64],
     *,
     folds: int = FOLDS,
@@ -186,15 +213,16 @@ def label_doubt(
 
     The rows of each class are dealt to ``folds`` folds. For every fold a linear discriminant is fitted on the others:
     with class means m_c and the pooled covariance Σ, shrunk to (1 − s) Σ + s tr(Σ)/d I, the score of class c is
-    x·Σ⁻¹m_c − m_c·Σ⁻¹m_c / 2. One scale t for all scores is chosen by the likelihood of the labels, and the odds are
-    exp(t (score of the rival − score of the own class)). Features longer than 512 are projected to that length first (a
-    fixed Gaussian matrix). The cost is one product of the features with themselves (N d²) and one with the class means
-    (N d C), whatever the number of folds.
+    x·Σ⁻¹m_c − m_c·Σ⁻¹m_c / 2. One scale t for all scores of a backbone is chosen by the likelihood of the labels, and
+    p(c | x) is the softmax of t times the scores; of several backbones the geometric mean, scaled to add up to 1.
+    Features longer than 512 are projected to that length first (a fixed Gaussian matrix). The cost is one product of
+    the features with themselves (N d²) and one with the class means (N d C), whatever the number of folds; neighbours
+    are sought for the rows that another class fits better.
 
     Parameters
     ----------
-    array : array [N, d]
-        Class-major features, memory-mapped or not; rows are scaled to unit length.
+    arrays : array [N, d], or a sequence of them
+        Class-major features through one backbone or several, memory-mapped or not; rows are scaled to unit length.
     offsets : array [C + 1]
         Class c is the rows offsets[c]:offsets[c + 1].
     folds, shrinkage
@@ -210,38 +238,37 @@ def label_doubt(
     >>> int(doubt.odds.argmax()), int(doubt.rival[9])
     (9, 1)
     """
-    values, offsets = _short(array, device), np.asarray(offsets, np.int64)
+    offsets = np.asarray(offsets, np.int64)
     rows, classes = int(offsets[-1]), len(offsets) - 1
+    doubt = LabelDoubt(np.full(rows, -1), np.zeros(rows), np.ones(rows), np.ones(rows))
     if classes < 2 or rows == 0:
-        return LabelDoubt(np.full(rows, -1), np.zeros(rows))
-    labels = np.repeat(np.arange(classes), np.diff(offsets))
-    fold = _deal(offsets, folds)
-    moments = _moments(values, labels, fold, folds, classes)
-    own, rival_score = np.full(rows, -np.inf), np.full(rows, -np.inf)
-    rival = np.full(rows, -1)
-    fitted_on = np.zeros(rows, np.bool_)
-    fitted_on[np.linspace(0, rows - 1, min(rows, _CALIBRATION)).astype(np.int64)] = True
-    samples: list[torch.Tensor] = []
-    for number in range(folds):
-        weights, bias = _discriminant(moments, number, shrinkage)
-        for start, block in _blocks(values):
-            places = np.flatnonzero(fold[start : start + len(block)] == number)
-            if not len(places):
-                continue
-            at = start + places
-            scores = (block[torch.from_numpy(places).to(block.device)] @ weights + bias).double().cpu()
-            truth = torch.from_numpy(labels[at])
-            own[at] = scores.gather(1, truth[:, None])[:, 0].numpy()
-            chosen = torch.from_numpy(fitted_on[at]) & torch.isfinite(torch.from_numpy(own[at]))
-            samples.append((scores - scores.gather(1, truth[:, None]))[chosen])
-            scores.scatter_(1, truth[:, None], -torch.inf)
-            best = scores.max(1)
-            rival[at], rival_score[at] = best.indices.numpy(), best.values.numpy()
-    judged = np.isfinite(own) & np.isfinite(rival_score)
-    scale = _scale(torch.cat(samples))
-    odds = np.zeros(rows)
-    odds[judged] = np.exp(np.clip(scale * (rival_score[judged] - own[judged]), -50, 50))
-    return LabelDoubt(np.where(judged, rival, -1), odds)
+        return doubt
+    labels, fold = np.repeat(np.arange(classes), np.diff(offsets)), _deal(offsets, folds)
+    sample = np.linspace(0, rows - 1, min(rows, _CALIBRATION)).astype(np.int64)
+    networks = []
+    for array in [arrays] if isinstance(arrays, np.ndarray) else arrays:
+        values = _short(array, device)
+        moments = _moments(values, labels, fold, folds, classes)
+        network = _Network(values, [_discriminant(moments, number, shrinkage) for number in range(folds)])
+        if network.neighbours(sample, labels).mean() > _NEIGHBOUR_SHARE:
+            networks.append(replace(network, scale=_scale(network, sample, labels, fold)))
+    for start in range(0, rows if networks else 0, _BLOCK):
+        at = np.arange(start, min(start + _BLOCK, rows))
+        logs = (
+            torch.stack([network.log_probabilities(at, fold) for network in networks]).mean(0).log_softmax(1)
+        )
+        truth = torch.from_numpy(labels[at])[:, None]
+        own = logs.gather(1, truth)[:, 0].numpy()
+        best = logs.scatter(1, truth, -torch.inf).max(1)
+        judged = np.isfinite(own) & np.isfinite(best.values.numpy())
+        doubt.rival[at[judged]] = best.indices.numpy()[judged]
+        doubt.own[at[judged]] = np.exp(own[judged])
+        doubt.odds[at[judged]] = np.exp(np.clip(best.values.numpy()[judged] - own[judged], -50, 50))
+    unlikely = np.flatnonzero(doubt.odds >= 1)
+    if len(unlikely):
+        shares = [network.neighbours(unlikely, labels) for network in networks]
+        doubt.neighbours[unlikely] = np.mean(shares, axis=0)
+    return doubt
 
 
 def _deal(offsets: NDArray[np.int64], folds: int) -> Ints:
@@ -308,9 +335,10 @@ def _discriminant(moments: _Moments, left_out: int, shrinkage: float) -> tuple[t
     return weights, torch.where(rows > 0, bias, -torch.inf)
 
 
-def _scale(margins: torch.Tensor) -> float:
-    """Choose the t of ``_SCALES`` with the largest likelihood; margins [S, C]: scores minus that of the own class."""
-    if not len(margins):
-        return 1.0
+def _scale(network: _Network, sample: Ints, labels: Ints, fold: Ints) -> float:
+    """Choose the t of ``_SCALES`` with the largest likelihood of the labels of a sample of rows."""
+    logs = network.log_probabilities(sample, fold)
+    own = logs.gather(1, torch.from_numpy(labels[sample])[:, None])
+    margins = (logs - own)[torch.isfinite(own[:, 0])]
     losses = [float(torch.logsumexp(scale * margins, 1).mean()) for scale in _SCALES]
     return float(_SCALES[int(np.argmin(losses))])

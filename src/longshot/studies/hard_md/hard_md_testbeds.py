@@ -274,8 +274,8 @@ def _instance_words(settings: HardSettings, bed: HardTestbed) -> dict[str, Any]:
         words |= {"objective": objective}
         if search == "greedy":
             return {"instances": "greedy", **words, "rounds": settings.greedy_rounds}
-        return {"instances": "difficult", **words, "refine": 0}
-    words |= {"instances": "difficult", "refine": settings.refine}
+        return {"instances": "difficult", **words, "refine": 0, "greedy": 0}
+    words |= {"instances": "difficult", "refine": settings.refine, "greedy": 0}
     if settings.start == "paper":  # α = 200 from random weights, as the paper runs it
         words |= {"start": "random", "step_size": 200.0, "refine": 0}
     if bed.purpose == "extraction":
