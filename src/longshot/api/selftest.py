@@ -3,6 +3,7 @@
 Every method, objective of selection, engine and way of training in the registries computes something small twice: on
 the CPU in double precision (the reference), and on the device in the precision that users get. A check compares the two
 numbers by number: the largest difference, relative to the largest number (at least 1), must stay below its tolerance.
+``longshot.check_method`` asks the same of one method: its promises, one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from longshot.base import ImageTask
+    from longshot.models import ImageMethod, Method
 
 REFERENCE = "the CPU in double precision"
 _PACKAGES = ("torch", "numpy", "onnxruntime", "openvino", "timm", "transformers")
@@ -356,3 +358,55 @@ def _on(device: torch.device, dtype: torch.dtype, task: ImageTask) -> ImageTask:
         support_label=task.support_label.to(device),
         query=task.query.to(device, dtype),
     )
+
+
+# ---- the common test of a method
+
+
+class MethodCheck(NamedTuple):
+    """How a method did by one rule."""
+
+    check: str
+    result: str  # "kept", "refused" or "broken"
+    rule: str
+    reason: str
+
+
+def check_method(method: str | Method | ImageMethod) -> list[MethodCheck]:
+    """Run the common test on a method: the rules that every method of Longshot keeps.
+
+    Parameters
+    ----------
+    method : str or Method
+        A name with its settings (``"protonet(distance='cosine')"``), ``"mine.py:MyMethod"``,
+        ``"sklearn:sklearn.svm.SVC"``, or a method object.
+
+    Returns
+    -------
+    list of MethodCheck
+        One per rule, with ``result`` "kept", "refused" (the method says that it cannot do such tasks) or "broken".
+
+    Examples
+    --------
+    >>> {row.result for row in check_method("protonet")}
+    {'kept'}
+    """
+    import torch
+
+    from longshot.base import progress
+    from longshot.evaluation import one_thread
+    from longshot.models import CHECKS, IMAGE_CHECKS, ImageMethod, get_method, run_checks, run_image_checks
+
+    chosen = get_method(method)
+    rules: dict[str, Any]
+    if isinstance(chosen, ImageMethod):
+        rules, outcomes = {**IMAGE_CHECKS}, run_image_checks(chosen)
+    else:
+        rules, outcomes = {**CHECKS}, run_checks(chosen)
+    rows = []
+    with progress("check", total=len(rules), unit="rules") as bar, one_thread(torch.device("cpu")):
+        for name, result, reason in outcomes:
+            rule = (rules[name].__doc__ or "").strip().splitlines()[0]
+            rows.append(MethodCheck(name, result, rule, reason))
+            bar.advance()
+    return rows

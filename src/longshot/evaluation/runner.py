@@ -27,9 +27,8 @@ from longshot.base import (
     with_executor,
 )
 from longshot.evaluation import provenance
-from longshot.evaluation.compute import Work, one_thread
+from longshot.evaluation.compute import ImageSource, Work, free_memory, one_thread
 from longshot.evaluation.dispatch import Dispatch, choose_settings
-from longshot.evaluation.image_source import ImageSource, free_memory
 from longshot.evaluation.plan import Backbones, EvaluationPlan, Methods, Testbeds
 from longshot.evaluation.results import Results
 from longshot.evaluation.run_stores import RunMemory, RunStore, open_store
