@@ -304,11 +304,7 @@ def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Ten
             network, lambda module, images: module(images), transform, len(pixels), strict=True
         )
         return [torch.from_numpy(open_session(engine, exported)(pixels))]
-    scale, shift = (
-        torch.tensor(values, dtype=dtype, device=device).view(3, 1, 1)
-        for values in (transform.scale, transform.shift)
-    )
-    images = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).to(dtype) * scale + shift
+    images = transform.values(torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).to(dtype))
     with torch.no_grad():
         return [network.to(device, dtype)(images)]
 

@@ -357,12 +357,8 @@ class ImageSource:
 
     def _images(self, rows: Ints) -> torch.Tensor:
         """Return images as float32 on the network's device, [n, 3, H, W]."""
-        transform, device = self.backbone.transform, self.backbone.device
-        scale, shift = (
-            torch.tensor(v, device=device).view(3, 1, 1) for v in (transform.scale, transform.shift)
-        )
-        pixels = torch.from_numpy(self._pixels(rows)).to(device).permute(0, 3, 1, 2)
-        return self.backbone.images(pixels.float()).mul_(scale).add_(shift)
+        pixels = torch.from_numpy(self._pixels(rows)).to(self.backbone.device).permute(0, 3, 1, 2)
+        return self.backbone.transform.values(self.backbone.images(pixels.float()))
 
     def prepare(self) -> None:
         """Build the network and decode a small dataset once, before threads meet in them."""

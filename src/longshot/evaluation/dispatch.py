@@ -38,7 +38,6 @@ from longshot.evaluation.units import Unit
 from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise_access, leaves_open
 
 if TYPE_CHECKING:
-    from longshot.base import Floats
     from longshot.data import Dataset
     from longshot.models import Features
 
