@@ -226,14 +226,14 @@ def all_checks() -> Iterator[Check]:
 def _feature_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
     import torch
 
-    from longshot.models import Gatherer, World, batches, task_rows
+    from longshot.models import Gatherer, World, padded_batches, task_rows
 
     world, generator = World.make(), np.random.default_rng(3)
     shots = ([5] * 5, [1, 4, 2])
     tasks = [world.task(generator, counts, [6] * len(counts)) for counts in shots for _ in range(3)]
     scores = []
     with torch.no_grad():
-        for _, batch, _ in batches(task_rows(tasks), method, Gatherer([world.features], device), None):
+        for _, batch, _ in padded_batches(task_rows(tasks), method, Gatherer([world.features], device), None):
             exact = replace(batch, support=batch.support.to(dtype), query=batch.query.to(dtype))
             scores.append(_relative(method.scores(exact))[exact.query_mask])
     return scores

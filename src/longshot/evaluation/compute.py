@@ -33,7 +33,7 @@ from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.metrics.base import Metric, ScoredQueries
 from longshot.evaluation.run_inputs import FeatureSource
 from longshot.evaluation.units import Unit, ragged_list
-from longshot.models import Gatherer, ImageMethod, Method, batches, prepare_fixed_norms, read_pixels
+from longshot.models import Gatherer, ImageMethod, Method, padded_batches, prepare_fixed_norms, read_pixels
 
 if TYPE_CHECKING:
     from longshot.base import Ragged
@@ -175,7 +175,7 @@ def score_tasks(
         return
     assert isinstance(source, FeatureSource)
     gatherer = Gatherer([features.array for features in source.features], device)
-    for chosen, batch, labels in batches(tasks, method, gatherer, seed=seed):
+    for chosen, batch, labels in padded_batches(tasks, method, gatherer, seed=seed):
         scores = method.scores(batch)
         _check_shape(scores, (*labels.shape, batch.way), method)
         yield chosen, scores, labels, batch.ways
