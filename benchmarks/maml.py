@@ -29,7 +29,7 @@ from benchmarks.goals import tell
 from benchmarks.rounds import Ratio, in_turns, peak_gflops, ratio, timed
 from longshot.base import Episode
 from longshot.models import Network, get_network
-from longshot.training.maml import FOMAML, ANILTraining, MAMLTraining
+from longshot.training.episodic_algorithms import FOMAML, ANILTraining, MAMLTraining
 
 WAY, QUERY, STEPS, LR, WIDTH = 5, 15, 5, 0.01, 64
 ALGORITHMS = {"maml": MAMLTraining, "fomaml": FOMAML, "anil": ANILTraining}

@@ -36,7 +36,7 @@ from benchmarks.before import Program, Unavailable, source_before
 from benchmarks.goals import tell
 from benchmarks.rounds import Ratio, geometric_mean, in_turns, peak_gflops, peak_gigabytes, ratio, timed
 from longshot.base import Ragged, TaskRows, TaskShape
-from longshot.models import Gatherer, Method, batches, feature_method
+from longshot.models import Gatherer, Method, feature_method, padded_batches
 from longshot.models.methods.batching import batch_size
 
 _MISSING = "easyfsl is not installed: .venv/bin/pip install --no-deps easyfsl==1.5.0"
@@ -104,7 +104,7 @@ def ours(
         tasks = bound.slice(start, min(start + step, count))
         gatherer = Gatherer([features], CPU)
         with torch.no_grad():
-            for chosen, batch, _ in batches(tasks, method, gatherer):
+            for chosen, batch, _ in padded_batches(tasks, method, gatherer):
                 predictions[start + torch.from_numpy(chosen)] = method.scores(batch).contiguous().argmax(2)
 
     list(_workers(threads).map(chunk, range(0, count, step)))

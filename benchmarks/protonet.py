@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks._easyfsl import load
 from longshot.base import Ragged, TaskRows
-from longshot.models import Gatherer, Method, batches, feature_method
+from longshot.models import Gatherer, Method, feature_method, padded_batches
 
 CLASSES, PER_CLASS, DIM = 160, 1300, 640
 WAY, SHOT, QUERY = 5, 5, 10
@@ -60,7 +60,7 @@ def ours(features: NDArray[Any], bound: TaskRows, method: Method, threads: int) 
         tasks = bound.slice(start, start + CHUNK)
         gatherer = Gatherer([features], torch.device("cpu"))
         with torch.no_grad():
-            for chosen, batch, _ in batches(tasks, method, gatherer):
+            for chosen, batch, _ in padded_batches(tasks, method, gatherer):
                 predictions[start + torch.from_numpy(chosen)] = method.scores(batch).contiguous().argmax(2)
 
     with ThreadPoolExecutor(threads) as pool:

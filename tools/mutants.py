@@ -38,9 +38,8 @@ TARGETS = (
 # Source → the tests that are near where no test file is called like it.
 NEAREST = {
     "arena/ranking.py": ["arena/test_ranking.py"],
-    "evaluation/compute.py": ["evaluation/test_runner.py"],
+    "evaluation/compute.py": ["evaluation/test_runner.py", "evaluation/test_adapted.py"],
     "evaluation/dispatch.py": ["evaluation/test_adapted.py"],
-    "evaluation/image_source.py": ["evaluation/test_adapted.py"],
     "evaluation/metrics": ["evaluation/test_metrics.py"],
     "evaluation/plan.py": ["evaluation/test_runner.py"],
     "evaluation/results.py": ["evaluation/test_views.py", "evaluation/test_results.py"],

@@ -15,7 +15,7 @@ import pytest
 import longshot
 from few_toys import FewToys
 from forked import ForkServer
-from longshot.cli.demo_command import BACKBONES
+from longshot.cli.machine_commands import BACKBONES
 from longshot.evaluation import Results
 
 

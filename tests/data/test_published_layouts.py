@@ -99,7 +99,7 @@ def test_flowers(tmp_path: Path, save_image: Save) -> None:
         "jpg/image_00001.jpg"
     ]
     (tmp_path / "imagelabels.mat").write_bytes(b"nothing")
-    with pytest.raises(UserError, match="is no MATLAB file that can be read"):
+    with pytest.raises(UserError, match="is not a whole MATLAB file"):
         open_dataset(tmp_path)
 
 

@@ -419,7 +419,7 @@ def test_the_image_sources_pixels_are_the_datasets(
     album: longshot.Dataset, backbone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decoded once or read one by one: the same images, preprocessed as the backbone says."""
-    from longshot.evaluation import image_source
+    from longshot.evaluation import compute as image_source
     from longshot.models import adaptable
 
     made = adaptable(backbone, "m", "cpu")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn import metrics as sk
 
 from longshot.evaluation.compute import Metrics, task_metrics
-from longshot.evaluation.metrics.standard import WORST_LOSS
+from longshot.evaluation.metrics.base import WORST_LOSS
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,7 +13,13 @@ from torch import Tensor, nn
 from longshot.base import Episode, UserError
 from longshot.models import LEARNED_HEAD, Network
 from longshot.training import get_algorithm
-from longshot.training.maml import FOMAML, ANILTraining, MAMLTraining, ProtoMAMLTraining, meta_step
+from longshot.training.episodic_algorithms import (
+    FOMAML,
+    ANILTraining,
+    MAMLTraining,
+    ProtoMAMLTraining,
+    meta_step,
+)
 
 WAY, SHOT, QUERY = 3, 2, 4
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from few_toys import FewToys
 from longshot.data import open_dataset
-from longshot.models import Gatherer, batches, embed, get_method
+from longshot.models import Gatherer, embed, get_method, padded_batches
 from longshot.statistics import mean_interval
 from longshot.tasks import FixedShape, sample
 from longshot.training import train
@@ -37,7 +37,7 @@ def test_trained_beats_pixels(tmp_path: Path) -> None:
         tasks = bed.bind(tested.name, features.keys, features.fingerprint)
         accuracies = np.empty(len(tasks))
         with torch.no_grad():
-            for chosen, batch, targets in batches(
+            for chosen, batch, targets in padded_batches(
                 tasks, method, Gatherer([features.array], torch.device("cpu"))
             ):
                 accuracies[chosen] = (method.scores(batch).argmax(2) == targets).double().mean(1).numpy()

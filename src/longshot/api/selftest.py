@@ -3,6 +3,7 @@
 Every method, objective of selection, engine and way of training in the registries computes something small twice: on
 the CPU in double precision (the reference), and on the device in the precision that users get. A check compares the two
 numbers by number: the largest difference, relative to the largest number (at least 1), must stay below its tolerance.
+``longshot.check_method`` asks the same of one method: its promises, one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from longshot.base import ImageTask
+    from longshot.models import ImageMethod, Method
 
 REFERENCE = "the CPU in double precision"
 _PACKAGES = ("torch", "numpy", "onnxruntime", "openvino", "timm", "transformers")
@@ -224,14 +226,14 @@ def all_checks() -> Iterator[Check]:
 def _feature_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
     import torch
 
-    from longshot.models import Gatherer, World, batches, task_rows
+    from longshot.models import Gatherer, World, padded_batches, task_rows
 
     world, generator = World.make(), np.random.default_rng(3)
     shots = ([5] * 5, [1, 4, 2])
     tasks = [world.task(generator, counts, [6] * len(counts)) for counts in shots for _ in range(3)]
     scores = []
     with torch.no_grad():
-        for _, batch, _ in batches(task_rows(tasks), method, Gatherer([world.features], device), None):
+        for _, batch, _ in padded_batches(task_rows(tasks), method, Gatherer([world.features], device), None):
             exact = replace(batch, support=batch.support.to(dtype), query=batch.query.to(dtype))
             scores.append(_relative(method.scores(exact))[exact.query_mask])
     return scores
@@ -302,11 +304,7 @@ def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Ten
             network, lambda module, images: module(images), transform, len(pixels), strict=True
         )
         return [torch.from_numpy(open_session(engine, exported)(pixels))]
-    scale, shift = (
-        torch.tensor(values, dtype=dtype, device=device).view(3, 1, 1)
-        for values in (transform.scale, transform.shift)
-    )
-    images = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).to(dtype) * scale + shift
+    images = transform.values(torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).to(dtype))
     with torch.no_grad():
         return [network.to(device, dtype)(images)]
 
@@ -356,3 +354,55 @@ def _on(device: torch.device, dtype: torch.dtype, task: ImageTask) -> ImageTask:
         support_label=task.support_label.to(device),
         query=task.query.to(device, dtype),
     )
+
+
+# ---- the common test of a method
+
+
+class MethodCheck(NamedTuple):
+    """How a method did by one rule."""
+
+    check: str
+    result: str  # "kept", "refused" or "broken"
+    rule: str
+    reason: str
+
+
+def check_method(method: str | Method | ImageMethod) -> list[MethodCheck]:
+    """Run the common test on a method: the rules that every method of Longshot keeps.
+
+    Parameters
+    ----------
+    method : str or Method
+        A name with its settings (``"protonet(distance='cosine')"``), ``"mine.py:MyMethod"``,
+        ``"sklearn:sklearn.svm.SVC"``, or a method object.
+
+    Returns
+    -------
+    list of MethodCheck
+        One per rule, with ``result`` "kept", "refused" (the method says that it cannot do such tasks) or "broken".
+
+    Examples
+    --------
+    >>> {row.result for row in check_method("protonet")}
+    {'kept'}
+    """
+    import torch
+
+    from longshot.base import progress
+    from longshot.evaluation import one_thread
+    from longshot.models import CHECKS, IMAGE_CHECKS, ImageMethod, get_method, run_checks, run_image_checks
+
+    chosen = get_method(method)
+    rules: dict[str, Any]
+    if isinstance(chosen, ImageMethod):
+        rules, outcomes = {**IMAGE_CHECKS}, run_image_checks(chosen)
+    else:
+        rules, outcomes = {**CHECKS}, run_checks(chosen)
+    rows = []
+    with progress("check", total=len(rules), unit="rules") as bar, one_thread(torch.device("cpu")):
+        for name, result, reason in outcomes:
+            rule = (rules[name].__doc__ or "").strip().splitlines()[0]
+            rows.append(MethodCheck(name, result, rule, reason))
+            bar.advance()
+    return rows

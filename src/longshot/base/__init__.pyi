@@ -193,8 +193,8 @@ from .urls import is_url as is_url  # Whether a place is an address rather than 
 from .urls import shown_location as shown_location  # A place for sentences, records and provenance
 from .urls import url_beside as url_beside  # The address of a file beside the one at `url`
 from .urls import url_inside as url_inside  # The address of a file in the folder at `url`
-from .declared import Declared as Declared  # a class with a name, as its source has it
-from .declared import declared_classes as declared_classes  # the classes of a folder that say their name
+from .plugins import Declared as Declared  # a class with a name, as its source has it
+from .plugins import declared_classes as declared_classes  # the classes of a folder that say their name
 from .verb_options import verb_options as verb_options  # options of a command from a verb's signature and docstring
 from .verb_options import VerbOption as VerbOption  # an option that was made from a parameter
 from .verb_options import verb_parameters as verb_parameters  # the parameters of a verb as its source describes them

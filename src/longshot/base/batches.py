@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -87,18 +87,7 @@ class TaskBatch:
         supports = torch.split(self.support, list(self.blocks), dim=2)
         queries = torch.split(self.query, list(self.blocks), dim=2)
         return [
-            TaskBatch(
-                support=support,
-                support_label=self.support_label,
-                query=query,
-                query_mask=self.query_mask,
-                ways=self.ways,
-                way=self.way,
-                seeds=self.seeds,
-                blocks=(support.shape[2],),
-                shot=self.shot,
-                index=self.index,
-            )
+            replace(self, support=support, query=query, blocks=(support.shape[2],))
             for support, query in zip(supports, queries, strict=True)
         ]
 

@@ -11,13 +11,16 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from longshot.base.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Geometry: TypeAlias = Callable[[Image.Image], Image.Image]
 
@@ -87,6 +90,11 @@ class Preprocessing:
         values = self.pixels(image).astype(np.float32)
         values = values * np.array(self.scale, np.float32) + np.array(self.shift, np.float32)
         return np.ascontiguousarray(values.transpose(2, 0, 1))
+
+    def values(self, pixels: Tensor) -> Tensor:
+        """Turn bytes [B, 3, H, W], held as floating-point numbers, into what the network sees, in place."""
+        scale, shift = (pixels.new_tensor(numbers).view(3, 1, 1) for numbers in (self.scale, self.shift))
+        return pixels.mul_(scale).add_(shift)
 
 
 def parse_preprocessing(text: str) -> Preprocessing:

@@ -27,7 +27,10 @@ from longshot.base import (
 # name → (where in this room its click command is, what it does). A module is imported only when a command of its is
 # called, so that `longshot --help` stays fast. Plugins add theirs.
 _OWN = {
-    "demo": ("demo_command:demo_command", "Run everything once on generated images: a table and a report."),
+    "demo": (
+        "machine_commands:demo_command",
+        "Run everything once on generated images: a table and a report.",
+    ),
     "datasets": ("datasets_commands:datasets_command", "List, add and describe datasets."),
     "backbones": ("embed_commands:backbones_command", "List the backbones that can embed images."),
     "embed": ("embed_commands:embed_command", "Run a backbone over a dataset and keep the features."),

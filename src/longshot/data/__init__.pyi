@@ -73,9 +73,9 @@ from .opening import open_located as open_located  # Open what `locate` found wi
 from .opening import open_dataset as open_dataset  # Open a dataset; where it lives is remembered
 from .opening import source_path as source_path  # Return the path in a source
 from .opening import class_branches as class_branches  # List the first parts of nested class ids
-from .survey import Survey as Survey  # What was seen of N images, in the order of their dataset
-from .survey import find_bad as find_bad  # Decode every image and return (key, reason) of those that cannot be read
-from .survey import survey_images as survey_images  # Decode every image and note what it is like
+from .catalogue import Survey as Survey  # What was seen of N images, in the order of their dataset
+from .catalogue import find_bad as find_bad  # Decode every image and return (key, reason) of those that cannot be read
+from .catalogue import survey_images as survey_images  # Decode every image and note what it is like
 from .opening import take_rows as take_rows  # Return the dataset with these rows only
 from .opening import take_branch as take_branch  # Return the classes below one branch of the class ids
 from .registry import sources_with as sources_with  # List remembered datasets that have all of these images
@@ -113,6 +113,6 @@ from .taxonomy.picture import display_tree as display_tree  # Build a tree to sh
 from .taxonomy.readers import WORDNET_ROOT as WORDNET_ROOT  # entity
 from .taxonomy.readers import find_wordnet as find_wordnet  # Find the installed `data.noun`
 from .taxonomy.readers import read_wordnet as read_wordnet  # Read all noun synsets of WordNet 3.0
-from .taxonomy.hierarchies import class_hierarchy as class_hierarchy  # Open a taxonomy with its classes
-from .taxonomy.hierarchies import measure_distances as measure_distances  # Measure the distances between classes
-from .taxonomy.hierarchies import open_taxonomy as open_taxonomy  # Open the hierarchy of a dataset's classes
+from .taxonomy.picture import class_hierarchy as class_hierarchy  # Open a taxonomy with its classes
+from .taxonomy.picture import measure_distances as measure_distances  # Measure the distances between classes
+from .taxonomy.picture import open_taxonomy as open_taxonomy  # Open the hierarchy of a dataset's classes

@@ -279,6 +279,18 @@ def read_splits(data: bytes, class_ids: Sequence[str], where: str) -> dict[str, 
     return check_splits(splits, where)
 
 
+def read_matlab(file: Path, names: tuple[str, ...]) -> dict[str, Any]:
+    """Load variables of a MATLAB file; one that it does not have is absent."""
+    from scipy.io import loadmat
+
+    try:
+        return dict(loadmat(file, variable_names=names))
+    except Exception as error:  # SciPy's reader raises nearly anything on damaged files
+        raise UserError(
+            f"{file} is not a whole MATLAB file of version 5 ({first_line(error)}); download it again."
+        ) from error
+
+
 def check_splits(splits: Mapping[str, tuple[str, ...]], where: str) -> dict[str, tuple[str, ...]]:
     """Order splits as train, validation, test, without empty ones; a class in two of them is an error.
 

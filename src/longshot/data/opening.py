@@ -162,7 +162,7 @@ def open_dataset(
     source = locate(spec)
     complete = open_located(source, name=name, refresh=refresh)
     if skip_bad:
-        from longshot.data.survey import find_bad
+        from longshot.data.catalogue import find_bad
 
         bad = dict(find_bad(complete, refresh=refresh))
     else:

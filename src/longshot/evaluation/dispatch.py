@@ -31,15 +31,13 @@ from longshot.base import (
     progress,
 )
 from longshot.data import ImageStore, Shipment, plan_shipment
-from longshot.evaluation.compute import Work, compute, score_tasks, task_metrics
-from longshot.evaluation.image_source import ImageSource, sent_images
-from longshot.evaluation.metrics.standard import WORST_LOSS
+from longshot.evaluation.compute import ImageSource, Work, compute, score_tasks, sent_images, task_metrics
+from longshot.evaluation.metrics.base import WORST_LOSS
 from longshot.evaluation.run_inputs import FeatureSource, used_rows
 from longshot.evaluation.units import Unit
 from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise_access, leaves_open
 
 if TYPE_CHECKING:
-    from longshot.base import Floats
     from longshot.data import Dataset
     from longshot.models import Features
 

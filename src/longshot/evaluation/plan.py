@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from longshot.base import Floats, Ints, TaskRows, UserError, note, pick_device
-from longshot.evaluation.compute import Work
+from longshot.evaluation.compute import ImageSource, Work
 from longshot.evaluation.dispatch import validation_split
-from longshot.evaluation.image_source import ImageSource
 from longshot.evaluation.run_inputs import (
     FeatureSource,
     TestbedLike,

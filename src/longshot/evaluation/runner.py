@@ -27,9 +27,8 @@ from longshot.base import (
     with_executor,
 )
 from longshot.evaluation import provenance
-from longshot.evaluation.compute import Work, one_thread
+from longshot.evaluation.compute import ImageSource, Work, free_memory, one_thread
 from longshot.evaluation.dispatch import Dispatch, choose_settings
-from longshot.evaluation.image_source import ImageSource, free_memory
 from longshot.evaluation.plan import Backbones, EvaluationPlan, Methods, Testbeds
 from longshot.evaluation.results import Results
 from longshot.evaluation.run_stores import RunMemory, RunStore, open_store
@@ -37,9 +36,9 @@ from longshot.models import (
     Gatherer,
     ImageMethod,
     Method,
-    batches,
     bytes_per_task,
     leaves_open,
+    padded_batches,
     prepare_fixed_norms,
     trainable_copy,
 )
@@ -304,7 +303,7 @@ def _probe(testbed: Testbed, method: Method, dim: int, device: torch.device) -> 
     gatherer = Gatherer([rng.standard_normal((4096, dim), dtype=np.float32)], device)
     start = time.perf_counter()
     done = 0
-    for chosen, batch, _ in batches(bound, method, gatherer):
+    for chosen, batch, _ in padded_batches(bound, method, gatherer):
         method.scores(batch)
         done += len(chosen)
         if time.perf_counter() - start > 1:

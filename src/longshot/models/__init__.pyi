@@ -64,7 +64,7 @@ from .methods.base import mask_absent as mask_absent  # Set scores of classes wi
 from .methods.batching import Gatherer as Gatherer  # Reads rows of one or several features arrays
 from .methods.batching import accuracies as accuracies  # Measure the share of right answers of each task
 from .methods.batching import advise_access as advise_access  # Tell the system how a memory-mapped array will be read
-from .methods.batching import batches as batches  # Yield tasks of similar size together as padded tensors
+from .methods.batching import padded_batches as padded_batches  # Yield tasks of similar size together as padded tensors
 from .methods.batching import bytes_per_task as bytes_per_task  # Return the memory of one task in a batch
 from .methods.image_method_checks import IMAGE_CHECKS as IMAGE_CHECKS  # the common test of methods that need …
 from .methods.image_method_checks import IMAGE_TOLERANCE as IMAGE_TOLERANCE  # relative, of scores

@@ -148,15 +148,15 @@ def embed(network: Network, episode: Episode) -> tuple[Tensor, Tensor]:
 # name → module:class, imported only when the algorithm is asked for
 ALGORITHMS: dict[str, str] = {
     "adversarial": "longshot.training.episodic_algorithms:Adversarial",
-    "anil": "longshot.training.maml:ANILTraining",
+    "anil": "longshot.training.episodic_algorithms:ANILTraining",
     "autoensemble": "longshot.training.batch_algorithms:AutoEnsemble",
     "ctx": "longshot.training.episodic_algorithms:CTXTraining",
-    "fomaml": "longshot.training.maml:FOMAML",
-    "maml": "longshot.training.maml:MAMLTraining",
+    "fomaml": "longshot.training.episodic_algorithms:FOMAML",
+    "maml": "longshot.training.episodic_algorithms:MAMLTraining",
     "matching": "longshot.training.episodic_algorithms:Matching",
     "metadelta": "longshot.training.batch_algorithms:MetaDelta",
     "multiclass": "longshot.training.batch_algorithms:Multiclass",
-    "protomaml": "longshot.training.maml:ProtoMAMLTraining",
+    "protomaml": "longshot.training.episodic_algorithms:ProtoMAMLTraining",
     "protonet": "longshot.training.episodic_algorithms:ProtoNetTraining",
 }
 

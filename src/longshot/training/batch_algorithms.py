@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from longshot.base import Episode, UserError, choice_field, count_field, number_field, with_settings
-from longshot.models import Ensemble, Network, ProtoNet, batches, last_stages
+from longshot.models import Ensemble, Network, ProtoNet, last_stages, padded_batches
 from longshot.training.base import Algorithm, ImageBatch, ParameterGroup, Step, TrainingDefaults
 from longshot.training.training_images import QUARTERS, turned
 
@@ -147,7 +147,7 @@ def choose_weights(network: Ensemble, validation: Validation) -> Tensor:
     with torch.no_grad():
         pieces = [
             (torch.stack([nearest.scores(view) for view in batch.split()]), targets, batch.query_mask)
-            for _, batch, targets in batches(tasks, nearest, gatherer)
+            for _, batch, targets in padded_batches(tasks, nearest, gatherer)
         ]
     return select(pieces, len(network.dims)).to(network.weights)
 

@@ -194,14 +194,10 @@ class TrainingImages:
         if self.quarters is not None:
             bytes_ = turned(bytes_, torch.from_numpy(self.quarters[rows]).to(self.device))
         values = bytes_.to(torch.float32)
-        scale, shift = (
-            torch.tensor(numbers, device=self.device).view(1, 3, 1, 1)
-            for numbers in (self.transform.scale, self.transform.shift)
-        )
         if augment is not None and augment.moves:
             assert generator is not None
             values = augment(values / 255, generator) * 255
-        return values.mul(scale).add_(shift)
+        return self.transform.values(values)
 
 
 def turned(images: Tensor, turns: Tensor) -> Tensor:

@@ -12,17 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from longshot.base.errors import UserError, note
 from longshot.base.errors import count as counted
 from longshot.base.executor import Executor, Key, MapCall, Payload, Result, Results
 from longshot.base.scale.job import LOOK, PATIENCE, Chunk, Hand, Job, Worker
 from longshot.base.scale.nodes import PINS, Parcels, differences, living_nodes, node_facts, node_name
-
-if TYPE_CHECKING:
-    pass
-
 
 _ASKED = 5  # times that a node is asked whose workers die
 

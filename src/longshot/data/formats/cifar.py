@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note, progress
 from longshot.data.dataset import Dataset
-from longshot.data.file_readers import first_line
+from longshot.data.file_readers import read_matlab
 from longshot.data.formats.base import (
     RawPart,
     RawPixels,
@@ -331,16 +331,9 @@ def _write_svhn(mat: Path, target: Path) -> None:
 
 def _load_svhn(mat: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Load (images [32, 32, 3, N], digits [N]) from a MATLAB file and check them."""
-    from scipy.io import loadmat
-
-    try:
-        with progress(f"unpack {mat.name}", total=1, unit="files") as bar:
-            content: dict[str, Any] = loadmat(mat, variable_names=["X", "y"])
-            bar.advance()
-    except Exception as error:  # SciPy's reader raises nearly anything on damaged files
-        raise UserError(
-            f"{mat} is not a whole MATLAB file of version 5 ({first_line(error)}); download it again."
-        ) from error
+    with progress(f"unpack {mat.name}", total=1, unit="files") as bar:
+        content = read_matlab(mat, ("X", "y"))
+        bar.advance()
     absent = [variable for variable in ("X", "y") if variable not in content]
     if absent:
         raise UserError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Ints, UserError, count, first, note
 from longshot.data.dataset import Dataset, ImageStore
-from longshot.data.file_readers import damage_of, refuse_repeated
+from longshot.data.file_readers import read_matlab, refuse_repeated
 from longshot.data.formats.base import (
     Format,
     SplitFormat,
@@ -295,14 +295,7 @@ def _flower_parts(file: Path, images: int) -> list[str]:
 
 def _numbers(file: Path, names: tuple[str, ...]) -> dict[str, list[int]]:
     """Read lists of whole numbers from a MATLAB file."""
-    from scipy.io import loadmat
-
-    try:
-        content: dict[str, Any] = loadmat(file, variable_names=names)
-    except Exception as error:  # what scipy raises for a damaged file is not one kind of exception
-        raise UserError(
-            f"{file} is no MATLAB file that can be read ({damage_of(error)}); download it again."
-        ) from error
+    content = read_matlab(file, names)
     absent = [name for name in names if name not in content]
     if absent or any(np.asarray(content[name]).dtype.kind not in "iu" for name in names):
         raise UserError(f"{file} must hold whole numbers under {', '.join(names)}; download it again.")

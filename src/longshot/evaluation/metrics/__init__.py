@@ -42,7 +42,7 @@ class MetricFacts(NamedTuple):
         return 100.0 if self.unit == "points" else 1.0
 
 
-_FIRST = f"{__name__}.standard:"  # the columns of results keep their order when a metric is added
+_FIRST = f"{__name__}.base:"  # the columns of results keep their order when a metric is added
 METRICS: dict[str, MetricFacts] = {
     each.facts["name"]: MetricFacts(
         title=each.facts["title"],

@@ -147,11 +147,7 @@ class Backbone(ABC):
         """Compute vectors [n, d] of bytes [n, H, W, 3], with the values that the preprocessing gives them."""
         # Height × width × channel bytes seen as [n, 3, H, W] are channels-last already: nothing is copied.
         images = torch.from_numpy(pixels).to(self.device).permute(0, 3, 1, 2).float()
-        scale, shift = (
-            torch.tensor(values, device=self.device).view(1, 3, 1, 1)
-            for values in (self.transform.scale, self.transform.shift)
-        )
-        vectors: NDArray[np.float32] = self(images.mul_(scale).add_(shift)).cpu().numpy()
+        vectors: NDArray[np.float32] = self(self.transform.values(images)).cpu().numpy()
         return vectors
 
     def __call__(self, images: Tensor) -> Tensor:

@@ -100,7 +100,7 @@ def get_method(method: MethodLike, label: str | None = None) -> Method | ImageMe
         own_label, text = split_label(method)
         made, label = _by_call(text), label or own_label
     else:
-        from longshot.models.methods.given_methods import given_method
+        from longshot.models.methods.own_method import given_method
 
         made = given_method(method)
     if label:
@@ -114,7 +114,7 @@ def _by_call(method: str) -> Method | ImageMethod:
         method = tuned_method(method)
     name, settings = parse_call(method)
     if name.startswith("sklearn:"):
-        from longshot.models.methods.given_methods import sklearn_method
+        from longshot.models.methods.own_method import sklearn_method
 
         return sklearn_method(name, settings)
     if is_own_method(name):

@@ -173,7 +173,7 @@ class Gatherer:
         return torch.from_numpy(held[:size]).view(dtype).view(rows, width)
 
 
-def batches(
+def padded_batches(
     tasks: TaskRows, method: Method, gatherer: Gatherer, limit: int | None = None, seed: int = 0
 ) -> Iterator[tuple[Ints, TaskBatch, Tensor]]:
     """Yield tasks of similar size together as padded tensors, from row numbers to what methods compute with.
@@ -206,7 +206,7 @@ def accuracies(tasks: TaskRows, method: Method, gatherer: Gatherer) -> Floats:
     """Share of each task's queries that a method gets right, [T]."""
     shares = np.empty(len(tasks))
     with torch.no_grad():
-        for chosen, batch, targets in batches(tasks, method, gatherer):
+        for chosen, batch, targets in padded_batches(tasks, method, gatherer):
             right = (method.scores(batch).argmax(2) == targets) & batch.query_mask
             shares[chosen] = (right.sum(1) / batch.query_mask.sum(1)).cpu().numpy()
     return shares

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Ragged, TaskRows, UserError
 from longshot.models.methods.base import LOWEST, Method
-from longshot.models.methods.batching import Gatherer, batches
+from longshot.models.methods.batching import Gatherer, padded_batches
 from longshot.models.methods.own_method import MethodError
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ def run_method(
     bound = task_rows(tasks, dtype)
     task_scores: list[Scores] = [np.empty((0, 0), np.float32)] * len(tasks)
     with torch.no_grad():
-        for chosen, batch, _ in batches(bound, method, Gatherer([world.features], _CPU), limit):
+        for chosen, batch, _ in padded_batches(bound, method, Gatherer([world.features], _CPU), limit):
             before = batch.support.clone(), batch.query.clone()
             scores = method.scores(batch)
             shape = (len(batch), batch.query.shape[1], batch.way)
