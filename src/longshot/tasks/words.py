@@ -117,6 +117,8 @@ class SampleSettings(TypedDict, total=False):
         Of a gradient step. Default: 200.
     projection : str
         After a step. Default: l1.
+    attribute : NAME, str
+        Any column of the images: queries have one value and the support another; of numbers the halves.
     rule : str
         Shifted, matched: coco-objects, orbit-clutter, orbit-quality or cure-or-viewpoint.
     query_where : RULE, str
@@ -171,6 +173,7 @@ class SampleSettings(TypedDict, total=False):
     projection: Literal["l1", "simplex", "none"] | None
     rounds: int | None
     rule: str | None
+    attribute: str | None
     same: str | None
     candidates: int | None
     keep: Literal["hardest", "easiest"] | None
@@ -254,7 +257,7 @@ GROUPS = {
     "Classes by meaning or looks": "alpha beta distance reduction nearest",
     "Difficult, easy, greedy": "features suspects calibrate fresh_queries judging objective temperature "
     "distance_metric raw_features refine greedy rounds start steps step_size projection",
-    "Rules over attributes": "rule query_where support_where same",
+    "Rules over attributes": "rule attribute query_where support_where same",
     "Filtered": "candidates keep",
     "Published tasks": "published class_order replay",
 }
