@@ -1,12 +1,13 @@
 """How hard are chosen supports for a network of another family, and does the dial meet its targets there?
 
     python -m benchmarks.transfer HELD_OUT SOURCE …
-    python -m benchmarks.transfer "torch:resnet50.py:network" ./cub/train ./tiny-imagenet-200/train@4 cifar100-test.zip@2
+    python -m benchmarks.transfer "torch:resnet50.py:network" ./cub/train ./tiny-imagenet-200/train@4
 
 HELD_OUT is a backbone that is no EfficientNet, such as a ResNet-50 with ImageNet weights. Of every source at most 60
-classes of 50 images are used (SOURCE@4: every fourth class). 150 tasks, 5-way 5-shot, 10 queries; EfficientNet-Lite0 judges
-at 128 pixels, doubtful labels are left out. Printed per source: accuracy of the judge and of HELD_OUT in %, the difference to bounded error
-with five rounds for HELD_OUT (paired, 95 % interval), processor time per task; then targets of the dial, which Lite1 calibrates.
+classes of 50 images are used (SOURCE@4: every fourth class). 150 tasks, 5-way 5-shot, 10 queries; EfficientNet-Lite0
+judges at 128 pixels, doubtful labels are left out. Printed per source: accuracy of the judge and of HELD_OUT in %, the
+difference to bounded error with five rounds for HELD_OUT (paired, 95 % interval), processor time per task; then targets
+of the dial, which Lite1 calibrates.
 """
 
 from __future__ import annotations
@@ -99,9 +100,8 @@ def aim(dataset: Dataset, held_out: str) -> None:
 def main(held_out: str, *sources: str) -> None:
     """Print both tables in Markdown."""
     datasets = [part_of(source) for source in sources]
-    print(
-        "| set | supports | judge | held out | against the first | ratio of drops | ms/task |\n|---|---|---|---|---|---|---|"
-    )
+    heads = ("set", "supports", "judge", "held out", "against the first", "ratio of drops", "ms/task")
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for dataset in datasets:
         compare(dataset, held_out)
     print("\n| set | target | certified | off by | between |\n|---|---|---|---|---|")
