@@ -50,6 +50,7 @@ def word_option(choice: str) -> dict[str, Any]:
         **HEADINGS,
         **{choice: word_option(choice) for choice in ("shape", "classes", "instances")},
         "published": {**HEADINGS["published"], "flags": ["--import"]},
+        "ingredients": {**HEADINGS["ingredients"], "flags": ["--with"]},
         "judge": {**HEADINGS["judge"], "flags": ["-b", "--judge", "--backbone"]},
     },
     without=_PYTHON_ONLY,
@@ -73,6 +74,7 @@ def command(
       longshot sample toybox --classes semantic --split test --tasks 200 -o fine.parquet
       longshot sample toybox --shape meta-dataset --split test -o varied.parquet
       longshot sample toybox --instances difficult --judge pixels --split test -o hard.parquet
+      longshot sample toybox --target-accuracy 0.6 --split test -o chosen.parquet
       longshot sample toybox --instances shifted --rule cure-or-viewpoint --query 5 -o shifted.parquet
 
     A DATASET is toybox, a folder of class folders, a zip, a table, an .npz file, a URL of one or a
@@ -81,7 +83,7 @@ def command(
     if out is None and not dry_run:
         raise UserError("No file to write to; name one with -o easy.parquet.")
     import longshot
-    from longshot.tasks import describe, is_network_column, say_drops, say_suspects
+    from longshot.tasks import describe, is_network_column, say_drops, say_suspects, say_target
 
     options = {name: value for name, value in options.items() if value != ()}  # repeatable, and not written
     start = time.monotonic()
@@ -104,6 +106,8 @@ def command(
     for name, values in facts.get("measured", {}).items():
         if values["min"] != values["max"] and not is_network_column(name):
             click.echo(f"{name} {values['min']:.4g} to {values['max']:.4g}, mean {values['mean']:.4g}")
+    for line in say_target(testbed.meta["sampler"]):
+        click.echo(line)
     for line in say_drops(testbed.meta["sampler"], list(testbed.datasets)):
         click.echo(line)
     for line in filter(None, [say_suspects(testbed), *describe.say_copies(testbed)]):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from longshot.base import TaskPlan, TaskRows, UserError, check_choice, check_count, check_number
 from longshot.tasks.base import Instances, Pool, settings_of
+from longshot.tasks.dial import fresh_queries
 from longshot.tasks.drawing import dialled
 from longshot.tasks.instance_samplers import UniformInstances
 from longshot.tasks.judges import (
@@ -58,7 +59,7 @@ class JudgedInstances:
     base: Instances = field(default_factory=UniformInstances, metadata=_HIDDEN)
     held_out: Sequence[Judge] = field(default=(), metadata=_HIDDEN)
     score: TaskScorer | None = field(default=None, metadata=_HIDDEN)
-    memory: dict[Any, Selection] | None = field(default=None, metadata=_HIDDEN, repr=False)
+    fresh_queries: bool = False
     judged_by: list[dict[str, str]] = field(init=False, default_factory=list)
     queries_of: dict[str, Any] | None = field(init=False, default=None)
 
@@ -136,11 +137,21 @@ class JudgedInstances:
         losses, accuracies = {}, {}
         losses["before"], accuracies["before"] = measure_each(table, start, objective, before)
         entropy = (streams.seed, *streams.salt, streams.attempt)
-        chosen = self._choose(table, start, objective, entropy, pool.label)
+        chosen = self._select(table, start, objective, entropy)
         rows = dialled(plan, before, chosen.support, self.difficulty, streams)
         losses["after"], accuracies["after"] = chosen.loss, chosen.accuracies
         if self.difficulty < 1:
             losses["after"], accuracies["after"] = measure_each(table, start, objective, rows)
+        selected = replace(start, support=start.support.with_values(rows))
+        if (
+            self.score is not None
+        ):  # as held-out networks are measured, so that the numbers of a table compare
+            pair = TaskRows.concat([start, selected])
+            each = [np.split(self._accuracy(judge, pair), 2) for judge in self.panel]
+            accuracies = {
+                when: np.stack([halves[side] for halves in each])
+                for side, when in enumerate(("before", "after"))
+            }
         measured: dict[str, NDArray[Any]] = {
             **{f"loss_{when}": values for when, values in losses.items()},
             **{f"accuracy_{when}": values.mean(0) for when, values in accuracies.items()},
@@ -151,7 +162,6 @@ class JudgedInstances:
         for number in range(1, len(self.panel) + 1) if len(self.panel) > 1 else ():
             for when, values in accuracies.items():
                 measured[f"{JUDGE_COLUMN.format(number)}_{when}"] = values[number - 1]
-        selected = replace(start, support=start.support.with_values(rows))
         both_supports = TaskRows.concat([start, selected]) if self.held_out else start
         for number, network in enumerate(self.held_out, 1):
             uniform, harder = np.split(self._accuracy(network, both_supports), 2)
@@ -161,6 +171,9 @@ class JudgedInstances:
             suspects = suspects_of(*(judge.features for judge in self.panel))
             measured["suspects_before"] = suspects.share(start.support)
             measured["suspects_after"] = suspects.share(selected.support)
+        if self.fresh_queries:
+            selected, replaced = fresh_queries(selected, pool, entropy)
+            measured["queries_replaced"] = replaced
         return selected.with_measured(measured)
 
     def drops(self, measured: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
@@ -219,21 +232,6 @@ class JudgedInstances:
             )
         return objectives
 
-    def _choose(
-        self,
-        table: FeatureTable,
-        tasks: TaskRows,
-        objective: SelectionObjective,
-        entropy: tuple[int, ...],
-        label: str,
-    ) -> Selection:
-        """Choose the hardest supports; with a memory, look them up when the same tasks come again."""
-        memory = {} if self.memory is None else self.memory
-        key = (label, entropy, tasks.tasks.tobytes(), tasks.support.values.tobytes())
-        if key not in memory:
-            memory[key] = self._select(table, tasks, objective, entropy)
-        return memory[key]
-
     def _select(
         self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
     ) -> Selection:
@@ -268,8 +266,8 @@ class DifficultInstances(JudgedInstances):
         Networks that took no part; their accuracy on uniform and on chosen supports is measured.
     score : callable
         How held-out networks are measured; ``longshot.sample`` brings its own.
-    memory : dict, optional
-        Remembers what was chosen, for drawing the same tasks at another difficulty.
+    fresh_queries : bool
+        Put other images in place of the queries that the support was chosen on, where there are any.
     device : str
         Where to compute.
     base : Instances
@@ -330,7 +328,7 @@ class EasyInstances(DifficultInstances):
 
     Parameters
     ----------
-    judges, objective, temperature, distance, normalize, judging, difficulty, device, base, held_out, score, memory
+    judges, objective, temperature, distance, normalize, judging, difficulty, device, base, held_out, score
         As in :class:`DifficultInstances`.
     refine, greedy, start, steps, step_size, projection
         The same.
@@ -358,7 +356,7 @@ class GreedyInstances(JudgedInstances):
 
     Parameters
     ----------
-    judges, objective, temperature, distance, normalize, judging, difficulty, device, base, held_out, score, memory
+    judges, objective, temperature, distance, normalize, judging, difficulty, device, base, held_out, score
         As in :class:`DifficultInstances`.
     rounds : int
         Passes over all support images.

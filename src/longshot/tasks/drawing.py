@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import comb
@@ -19,14 +19,13 @@ from longshot.tasks import columns
 from longshot.tasks.base import Classes, Instances, Pool, Shape
 from longshot.tasks.class_samplers import SiblingClasses, UniformClasses
 from longshot.tasks.instance_samplers import UniformInstances
-from longshot.tasks.measures import HELD_OUT_COLUMN, Measure
+from longshot.tasks.measures import Measure
 from longshot.tasks.shapes import AnyShape, FixedShape
 from longshot.tasks.streams import Streams, hash_rows
 
 _MOST_REDRAWS = 2000
 _TRIAL = 256  # tasks drawn for an estimate
-_HALVINGS = 10  # the difficulty is then known to a thousandth
-_CLOSE = 0.002  # an accuracy this near to the target is the target
+_POWER = 0.7  # of the difficulty: the share of exchanges at which the drop is linear
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,9 +214,10 @@ def _count_group(sizes: Counter[int], ways: tuple[int, int], shot: int, query: i
 def dialled(plan: TaskPlan, uniform: Ints, chosen: Ints, difficulty: float, streams: Streams) -> Ints:
     """Return the support rows at a difficulty between 0 (``uniform``) and 1 (``chosen``).
 
-    Of the E images of a task's chosen support that the uniform one lacks, ⌊difficulty · E + u⌋ take the place of
+    Of the E images of a task's chosen support that the uniform one lacks, ⌊difficulty^0.7 · E + u⌋ take the place of
     uniform ones of their class, where u is a number in [0, 1) that the task keeps at every difficulty: the mean number
-    of exchanges is difficulty · E, however few shots a task has. Exchanges are in one order, the first chosen image of
+    of exchanges is difficulty^0.7 · E, however few shots a task has. The first exchanges cost little; with that power
+    the drop in accuracy is about linear in the difficulty. Exchanges are in one order, the first chosen image of
     every class, then the second …, so a support at a higher difficulty holds every chosen image of one at a lower.
 
     Parameters
@@ -260,79 +260,9 @@ def dialled(plan: TaskPlan, uniform: Ints, chosen: Ints, difficulty: float, stre
                 for number, (position, row) in enumerate(zip(leaving, entering, strict=True))
             ]
         exchanges.sort()
-        for _, _, position, row in exchanges[: int(difficulty * len(exchanges) + share[task])]:
+        for _, _, position, row in exchanges[: int(difficulty**_POWER * len(exchanges) + share[task])]:
             support[position] = row
     return support
-
-
-def check_target(settings: Mapping[str, Any]) -> float | None:
-    """Return the target accuracy in the settings of ``sample``; UserError for one that nobody can reach or measure."""
-    target = settings.get("target_accuracy")
-    if target is None:
-        return None
-    if not 0 < target < 1:
-        raise UserError(
-            f"{{target_accuracy:{target}}} is no accuracy", "give a share between 0 and 1, such as 0.55"
-        )
-    if settings.get("difficulty") is not None:
-        raise UserError("{target_accuracy} finds the difficulty that {difficulty} sets", "leave one out")
-    if not settings.get("held_out"):
-        raise UserError(
-            f"{{target_accuracy:{target}}} is that of networks that took no part in choosing, and none is named",
-            "name one with {held_out:NAME}",
-        )
-    return float(target)
-
-
-def aim(recipe: DrawRecipe, streams: Streams, target: float) -> DrawRecipe:
-    """Find the difficulty whose held-out accuracy, mean over networks and tasks, is nearest to ``target``.
-
-    Bisection over the dial: supports are nested, so accuracy falls as difficulty rises. The hardest supports are
-    searched for once. UserError with the reachable range where the target lies outside.
-
-    Parameters
-    ----------
-    recipe : DrawRecipe
-        Its instances are difficult or greedy and have held-out networks.
-    streams : Streams
-        Of all tasks.
-    target : float
-        A share of right answers.
-    """
-    from longshot.tasks.difficult import JudgedInstances
-
-    chooser = recipe.instances
-    assert isinstance(chooser, JudgedInstances)
-    memory: dict[Any, Any] = {}
-
-    def at(difficulty: float) -> tuple[DrawRecipe, float, float]:
-        """Return the recipe at a difficulty, and held-out accuracy on uniform and on its supports."""
-        here = replace(recipe, instances=replace(chooser, difficulty=difficulty, memory=memory))
-        measured = draw(here, streams).measured
-        names = [HELD_OUT_COLUMN.format(number) for number in range(1, len(chooser.held_out) + 1)]
-        before, after = (
-            float(np.mean([measured[f"{name}_{when}"].mean() for name in names]))
-            for when in ("before", "after")
-        )
-        return here, before, after
-
-    hardest, easiest_accuracy, hardest_accuracy = at(1.0)
-    if not hardest_accuracy - _CLOSE <= target <= easiest_accuracy + _CLOSE:
-        raise UserError(
-            f"{{target_accuracy:{target:g}}} cannot be reached on '{recipe.pools[0].dataset.name}': held-out accuracy "
-            f"is {easiest_accuracy:.3f} on uniform supports and {hardest_accuracy:.3f} on the hardest",
-            "choose a target between, or search harder with {greedy:1}",
-        )
-    options = [(abs(hardest_accuracy - target), 1.0, hardest)]
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = round((low + high) / 2, 4)
-        here, _, accuracy = at(middle)
-        options.append((abs(accuracy - target), middle, here))
-        if abs(accuracy - target) <= _CLOSE:
-            break
-        low, high = (middle, high) if accuracy > target else (low, middle)
-    return min(options, key=lambda option: option[:2])[2]
 
 
 @dataclass(frozen=True)

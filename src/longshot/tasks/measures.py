@@ -166,7 +166,7 @@ def attribute_shares(
     return shares
 
 
-Part: TypeAlias = Literal["judge", "held out"]
+Part: TypeAlias = Literal["judge", "calibrating", "held out"]
 
 
 class Share(LooseRecord):

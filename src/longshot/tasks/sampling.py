@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
@@ -35,7 +35,8 @@ from longshot.tasks.alike import AlikeClasses
 from longshot.tasks.base import Classes, Instances, Shape, open_with_splits, settings_of
 from longshot.tasks.class_samplers import UniformClasses
 from longshot.tasks.content import names_only, read_content
-from longshot.tasks.drawing import DrawRecipe, aim, check_target, draw, to_table
+from longshot.tasks.dial import check_target, reach_target
+from longshot.tasks.drawing import DrawRecipe, draw, to_table
 from longshot.tasks.instance_samplers import UniformInstances
 from longshot.tasks.judges import (
     CANDIDATES,
@@ -54,6 +55,7 @@ from longshot.tasks.streams import Streams
 from longshot.tasks.testbed import Testbed
 from longshot.tasks.testbed_file import claim_testbed
 from longshot.tasks.words import (
+    DIAL_SETTINGS,
     JUDGED,
     SampleSettings,
     check_sampler_settings,
@@ -207,6 +209,24 @@ def sample(
 
         check_writable(str(out))
     opened = _open(dataset, splits, split, identity, taxonomy)
+    if settings.get("target_accuracy") is not None:
+        names = check_target(settings, choices)
+        words = {name: value for name, value in settings.items() if name not in DIAL_SETTINGS}
+        words |= {
+            "classes": classes,
+            "drop_small": drop_small,
+            "allow_repeats": allow_repeats,
+            "device": device,
+        }
+        words |= {"split": split, "limits": limits, "measures": measures, "score": score, "workers": workers}
+        words |= {} if suspects is None else {"suspects": suspects}
+        if score is None:
+            raise no_scorer("{target_accuracy} is measured")
+        return _saved(
+            Testbed.concat([_dialled(data, words, settings, names, tasks, seed) for data in opened]),
+            out,
+            force,
+        )
     if published is not None or class_order is not None:
         from longshot.tasks.published_tasks import check_import, read_published
 
@@ -238,7 +258,6 @@ def sample(
     if replay is not None:  # classes and shape are one
         assert isinstance(counts, Replay)
         facts |= {"classes": {"name": counts.name}, "episodes_sha256": counts.episodes_sha256()}
-    target = check_target(settings)
     # Before the bar of the tasks: these have bars of their own. Only the classes that tasks may have are embedded.
     copies = [find_copies(data, settings.get("copies")) for data in opened]
     judged_choice = f"instances:{word}" if word else "classes:alike" if classes == "alike" else None
@@ -260,7 +279,6 @@ def sample(
         settings.get("reduction"),
         suspects,
         device,
-        target,
     )
     testbeds = []
     with progress("sample", total=number * len(opened), unit="tasks") as bar:
@@ -275,7 +293,7 @@ def sample(
                 seen = seen.with_features(data, _rows_of(data, split))
                 facts = {**facts, "classes": settings_of(seen)}
                 own = replace(own, recipe=replace(own.recipe, classes=seen), facts=facts)
-            if out is not None and target is None:
+            if out is not None:
                 made = {"classes": facts["classes"], "instances": settings_of(chooser)}
                 claim_testbed(out, {"sampler": made}, force=force)
             panel: Sequence[Judge] = judges or getattr(chooser, "panel", ())
@@ -287,6 +305,37 @@ def sample(
                 testbed = testbed.with_content({data.name: data})
             testbeds.append(testbed)
     return _saved(Testbed.concat(testbeds), out, force)
+
+
+def _dialled(
+    dataset: Dataset,
+    words: dict[str, Any],
+    settings: Mapping[str, Any],
+    names: Sequence[str],
+    tasks: int,
+    seed: int,
+) -> Testbed:
+    """Draw the tasks of one dataset that meet a target accuracy."""
+
+    def drawn(changes: Mapping[str, Any], count: int, own_seed: int) -> Testbed:
+        own = {**words, **changes}
+        if "suspects" in words:
+            own["suspects"] = words["suspects"]
+        return sample(dataset, tasks=count, seed=own_seed, **own)
+
+    split = words["split"]
+    return reach_target(
+        drawn,
+        dataset,
+        _rows_of(dataset, split),
+        settings,
+        names,
+        tasks=tasks,
+        seed=seed,
+        classes=len(dataset.split_classes(split)),
+        score=words["score"],
+        device=words["device"],
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +353,6 @@ class _Request:
     reduction: str | None  # by which coarsity is measured
     suspects: Any  # who doubts labels; None: the judges
     device: str
-    target: float | None  # accuracy that held-out networks shall have
     copies: tuple[str, CopyGroups | None] = (
         "allow",
         None,
@@ -334,9 +382,6 @@ def _draw(
     coarsity = coarsity_measure(everything, classes, request.reduction)
     measures = (*request.recipe.measures, *filter(None, [coarsity]))
     recipe = replace(request.recipe, instances=instances, pools=pools, measures=measures)
-    if request.target is not None:
-        recipe = aim(recipe, streams, request.target)
-        instances = recipe.instances
     drawn_tasks = draw(recipe, streams, bar)
     facts = {**request.facts, "instances": settings_of(instances), "dropped_classes": dropped}
     members = dataset.split_classes(split)
@@ -347,8 +392,6 @@ def _draw(
         facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
     facts |= taxonomy_facts(dataset, request.reduction)
     facts |= excluded
-    if request.target is not None:
-        facts["target_accuracy"] = request.target
     if judged := _judged(instances):
         facts["drops"] = judged.drops(drawn_tasks.measured)
     table = to_table(dataset, drawn_tasks)

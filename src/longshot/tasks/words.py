@@ -86,7 +86,15 @@ class SampleSettings(TypedDict, total=False):
     judging : str
         Of several judges: their mean loss, the largest, or the smallest, which spares none. Default: mean.
     target_accuracy : float
-        Find the difficulty at which the held-out networks have this accuracy, such as 0.55.
+        Mix easy, uniform and hard tasks until networks that took no part have this accuracy, such as 0.55.
+    ingredients : WITH, list of str
+        With ``target_accuracy``: what makes tasks easy or hard, in this order, as classes,supports. Default:
+        easy,classes,supports,shots,ways.
+    calibrate : NAME, str or list of str
+        With ``target_accuracy``: networks that it is set by, other than judges and held-out ones; repeat for several.
+        Default: one that is installed.
+    fresh_queries : bool
+        Put other images in place of the queries that difficult supports were chosen on.
     objective : {"error", "prototype", "ridge", "task2vec"}
         What to raise. Default: prototype, which is cross-entropy.
     temperature : float, above 0
@@ -109,6 +117,8 @@ class SampleSettings(TypedDict, total=False):
         Of a gradient step. Default: 200.
     projection : str
         After a step. Default: l1.
+    attribute : NAME, str
+        Any column of the images: queries have one value and the support another; of numbers the halves.
     rule : str
         Shifted, matched: coco-objects, orbit-clutter, orbit-quality or cure-or-viewpoint.
     query_where : RULE, str
@@ -148,6 +158,9 @@ class SampleSettings(TypedDict, total=False):
     held_out: BackboneLike | Sequence[BackboneLike] | None
     difficulty: float | None
     target_accuracy: float | None
+    ingredients: str | Sequence[str] | None
+    calibrate: Any
+    fresh_queries: bool
     objective: str | None
     temperature: float | None
     distance_metric: Literal["euclidean", "cosine"] | None
@@ -160,6 +173,7 @@ class SampleSettings(TypedDict, total=False):
     projection: Literal["l1", "simplex", "none"] | None
     rounds: int | None
     rule: str | None
+    attribute: str | None
     same: str | None
     candidates: int | None
     keep: Literal["hardest", "easiest"] | None
@@ -214,16 +228,36 @@ _MEMBERS = {"shape": ("ways", "counts"), "classes": ("draw",), "instances": ("dr
 SHAPES, CLASSES, INSTANCES = (tuple(words) for words in _WORDS.values())
 _ALIKE = ("judge", "features", "held_out")  # settings of instances that go with classes="alike", too
 JUDGED = tuple(word for word, made in _WORDS["instances"].items() if made.judged)  # they look at features
-_EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "copies", "coarsity", "reduction")
+DIAL_SETTINGS = ("target_accuracy", "ingredients", "calibrate", "judge", "features", "held_out")
+DIAL_SETTINGS += (
+    "objective",
+    "temperature",
+    "distance_metric",
+    "raw_features",
+    "refine",
+    "greedy",
+    "judging",
+)
+_EVERYWHERE = (
+    "target_accuracy",
+    "ingredients",
+    "calibrate",
+    "query_where",
+    "support_where",
+    "disjoint_pools",
+    "copies",
+    "coarsity",
+    "reduction",
+)
 # headings of the settings in help; those after the third are shown on request
 GROUPS = {
     "Shape (how many)": "shape way shot query",
     "Classes (which)": "classes level coarsity taxonomy",
-    "Instances (which images)": "instances judge held_out difficulty disjoint_pools copies",
+    "Instances (which images)": "instances judge held_out difficulty target_accuracy ingredients disjoint_pools copies",
     "Classes by meaning or looks": "alpha beta distance reduction nearest",
-    "Difficult, easy, greedy": "features suspects judging target_accuracy objective temperature "
+    "Difficult, easy, greedy": "features suspects calibrate fresh_queries judging objective temperature "
     "distance_metric raw_features refine greedy rounds start steps step_size projection",
-    "Rules over attributes": "rule query_where support_where same",
+    "Rules over attributes": "rule attribute query_where support_where same",
     "Filtered": "candidates keep",
     "Published tasks": "published class_order replay",
 }
@@ -245,7 +279,6 @@ def _belongings() -> dict[str, tuple[str, tuple[str, ...]]]:
                 belongings[setting] = choice, (*words, word)
     belongings |= dict.fromkeys(("judge", "features", "judging", "held_out"), ("instances", JUDGED))
     belongings |= dict.fromkeys(("candidates", "keep"), ("instances", ("filtered",)))
-    belongings["target_accuracy"] = "instances", belongings["difficulty"][1]
     return {name: entry for name, entry in belongings.items() if name not in _EVERYWHERE}
 
 
@@ -292,11 +325,19 @@ def check_sampler_settings(
             f"{{coarsity}} chooses the classes itself, so it does not go with {_mention('classes', classes)}",
             "leave one out",
         )
+    for name in ("ingredients", "calibrate"):
+        if name in active and "target_accuracy" not in active:
+            raise UserError(
+                f"{_mention(name, active[name])} goes with {{target_accuracy}} only",
+                "leave it out or add that",
+            )
     for name, value in active.items():
         choice, words = _BELONGINGS.get(name, ("", ()))
         if not choice or choices[choice] in words or (name == "distance" and "coarsity" in active):
             continue
-        if name in _ALIKE and classes == "alike":
+        if (name in _ALIKE and classes == "alike") or (
+            name in (*DIAL_SETTINGS, "difficulty") and "target_accuracy" in active
+        ):
             continue
         also = " or {coarsity}" if name == "distance" else " or {classes:alike}" if name in _ALIKE else ""
         raise UserError(
