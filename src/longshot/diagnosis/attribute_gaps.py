@@ -271,11 +271,15 @@ def _given(gaps: Gaps, members: Sequence[int]) -> Given:
     """Compare images with those of their class that have the same value; columns ``members`` are the values."""
     groups, labels = gaps.groups, gaps.labels
     values = np.stack([gaps.columns[c].numbers for c in members])
-    value = np.where(np.isfinite(values).all(0), (values * np.arange(1, len(members) + 1)[:, None]).sum(0), -1)
+    value = np.where(
+        np.isfinite(values).all(0), (values * np.arange(1, len(members) + 1)[:, None]).sum(0), -1
+    )
     pairs = np.stack([labels, value.astype(np.int64)], 1)
     _, stratum, size = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
     stratum = stratum.reshape(-1)
-    freedom = np.bincount(labels) - np.bincount(np.unique(pairs, axis=0)[:, 0], minlength=int(labels.max()) + 1)
+    freedom = np.bincount(labels) - np.bincount(
+        np.unique(pairs, axis=0)[:, 0], minlength=int(labels.max()) + 1
+    )
     z = np.full_like(gaps.z, np.nan)
     for row, column in enumerate(gaps.columns):
         numbers = column.numbers
@@ -293,7 +297,9 @@ def _given(gaps: Gaps, members: Sequence[int]) -> Given:
     z[~np.isfinite(gaps.z)] = np.nan
     shift = None
     if gaps.seen is not None and gaps.seen.signatures is not None:
-        into = coo_array((1 / size[stratum], (stratum, np.arange(len(labels)))), shape=(len(size), len(labels)))
+        into = coo_array(
+            (1 / size[stratum], (stratum, np.arange(len(labels)))), shape=(len(size), len(labels))
+        )
         own_descriptors = gaps.seen.descriptors - (into.tocsr() @ gaps.seen.descriptors)[stratum]
         shift = _shift(groups, gaps.seen, own_descriptors)
     return Given(z, _over_tasks(z, groups.task, gaps.task_z.shape[1])[0], shift)

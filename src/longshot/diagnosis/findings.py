@@ -454,16 +454,18 @@ def _say(
     if len(columns) == 1:
         support, query = means[0]
         return f"'{column.attribute}' in {support:.0%} of the support, {query:.0%} of the queries"
-    ahead = max(range(len(columns)), key=lambda c: means[c][0] - means[c][1])
-    behind = min(range(len(columns)), key=lambda c: means[c][0] - means[c][1])
-    return f"{column.attribute}: support {_share(columns[ahead], means[ahead], 0)}, " + (
-        f"queries {_share(columns[behind], means[behind], 1)}"
+    return f"{column.attribute}: support {_shares(columns, means, 0)}, queries {_shares(columns, means, 1)}"
+
+
+def _shares(columns: Sequence[AttributeColumn], means: Sequence[tuple[float, float]], side: int) -> str:
+    """Say ``all side``, or ``80% side (against 10%), 15% top``: up to three values that are ahead on a side."""
+    ahead = [(each[side] - each[1 - side], number) for number, each in enumerate(means)]
+    chosen = [number for lead, number in sorted(ahead, key=lambda pair: -pair[0])[:3] if lead > 0.1] or [
+        max(ahead)[1]
+    ]
+    if means[chosen[0]][side] >= 0.995:
+        return f"all {columns[chosen[0]].value}"
+    return ", ".join(
+        f"{means[number][side]:.0%} {columns[number].value} (against {means[number][1 - side]:.0%})"
+        for number in chosen
     )
-
-
-def _share(column: AttributeColumn, means: tuple[float, float], side: int) -> str:
-    """Say ``all side`` or ``80 % side (queries 10 %)``."""
-    share, other = means[side], means[1 - side]
-    if share >= 0.995:
-        return f"all {column.value}"
-    return f"{share:.0%} {column.value} (against {other:.0%})"

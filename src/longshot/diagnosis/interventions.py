@@ -8,12 +8,13 @@ other sketches. With v(C) the accuracy of a task with these supports,
     points of cause j = Σ over C without j of |C|! (m − |C| − 1)! / m! · (v(C ∪ j) − v(C)),
 
 Shapley's value: what the cause adds, averaged over all orders in which causes can be taken away. The points add up to
-v(all) − v(none). And the loss is v(all) minus accuracy: what the supports cost against supports like the queries. What is
-left, v(none) minus accuracy, is explained by nothing that is measured.
+v(all) − v(none). The loss is v(all) minus accuracy: what the supports cost against supports like the queries. What is
+left, v(none) minus accuracy, belongs to these very images: others that share all their causes do not cost it.
 
 Accuracy is taken on fresh queries: other images of the class, each where one of the task's queries lies in all causes.
 So what was chosen against the very queries of a task is not taken for a cause. Images are nearest where the sum over
-causes of the difference of ranks (0 or 1 for values) is smallest; all is drawn several times.
+causes of the difference of ranks (0 or 1 for values) is smallest, in the classes in which a cause is suspected. All is
+drawn several times.
 """
 
 from __future__ import annotations
@@ -102,29 +103,28 @@ def redraw(
         if not len(held) or not len(asked):
             continue
         start = int(offsets[groups.label[group]])
-        values = np.stack([np.zeros(int(offsets[groups.label[group] + 1]) - start)] * (not suspicions) + [
-            each.values[group] for each in suspicions
-        ], 1)  # fmt: skip
+        size = int(offsets[groups.label[group] + 1]) - start
+        values = np.empty((size, len(suspicions)))
+        for cause, suspicion in enumerate(suspicions):
+            values[:, cause] = suspicion.values[group] if suspicion.suspected[group] else np.nan
         support, query = groups.support[held] - start, groups.query[asked] - start
-        pool = np.setdiff1d(np.arange(len(values)), np.concatenate([support, query]))
+        pool = np.setdiff1d(np.arange(size), np.concatenate([support, query]))
         spare = min(len(query), (len(pool) - len(support)) // 2)
         fresh &= spare >= min(len(query), 2)
         if len(pool) < len(support):
             continue  # too few other images: the class stays as it is
-        kinds = nominal if suspicions else np.zeros(1, np.bool_)
-        ways = taken if suspicions else np.zeros((1, 1), np.bool_)
         for draw in range(draws):
             entropy = [seed, draw, int(bound.tasks[groups.task[group]]), int(groups.position[group])]
             generator = np.random.default_rng(entropy)
             free = pool
             if spare > 0:
                 asks = values[generator.permutation(query)[:spare]]
-                chosen = pool[_nearest(asks[None], values[pool], kinds, generator)[0]]
+                chosen = pool[_nearest(asks[None], values[pool], nominal, generator)[0]]
                 queries[draw, asked] = start + np.resize(chosen, len(query))
                 free = np.setdiff1d(pool, chosen)
             partner = values[generator.choice(query, len(support))]
-            aims = np.where(ways[:, None], partner, values[support])
-            supports[:, draw, held] = start + free[_nearest(aims, values[free], kinds, generator)]
+            aims = np.where(taken[:, None], partner, values[support])
+            supports[:, draw, held] = start + free[_nearest(aims, values[free], nominal, generator)]
     return Redrawn(bound, supports, queries if fresh else np.tile(bound.query.values, (draws, 1)), fresh)
 
 

@@ -26,7 +26,11 @@ _MOST, _EACH = 8, 30  # clusters at most; images per cluster at least
 _STARTS = 6  # of k-means
 _ROWS = 20_000  # from which directions and centres come
 _TYPICAL = 12
-_SHARE, _AHEAD, _FAR = 0.6, 0.3, 0.8  # of a value in a look; more than elsewhere; standard deviations of a number
+_SHARE, _AHEAD, _FAR = (
+    0.6,
+    0.3,
+    0.8,
+)  # of a value in a look; more than elsewhere; standard deviations of a number
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,9 @@ def find_looks(
     centres, _ = min(starts, key=lambda start: float(((some - start[0][start[1]]) ** 2).sum()))
     apart = ((places[:, None] - centres) ** 2).sum(2)
     owner = apart.argmin(1)
-    order = [c for c in np.argsort(-np.bincount(owner, minlength=number), kind="stable") if (owner == c).any()]
+    order = [
+        c for c in np.argsort(-np.bincount(owner, minlength=number), kind="stable") if (owner == c).any()
+    ]
     made, looks = [], []
     for letter, cluster in zip(ascii_uppercase, order, strict=False):
         inside = owner == cluster
@@ -128,4 +134,3 @@ def _words(
                 further.append((-abs(off), words))
     chosen = sorted(shared)[:1] or sorted(further)[:2]
     return ", ".join(words for _, words in chosen)
-

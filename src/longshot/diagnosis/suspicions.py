@@ -5,10 +5,13 @@ the cause away and evaluating again (``interventions``) says whether it holds. W
 suspected: more often than chance, over all tasks.
 
 - Attributes, looks and alterations that are named as causes in tasks (``findings``), symptoms left out.
-- *leaning*: the support lies towards another class of its task. Let μ be the mean of the class's n images, p that of its
-  k supports and u the unit vector from μ to the mean of another class. Were the supports drawn at random, (p − μ)·u
-  would have expectation 0 and variance S² (1/k − 1/n), S² being the variance of x·u over the class. Images are compared
-  with those that have the same value of the attributes that are suspected: what an annotation explains is no leaning.
+- *leaning*: the support lies towards another class of its task. Let μ be the mean of the class's n images, p that of
+  its k supports and u the unit vector from μ to the mean of another class. Were the supports drawn at random, (p − μ)·u
+  would have expectation 0 and variance S² (1/k − 1/n), S² being the variance of x·u over the class.
+- *side*: the support lies on one side of its class: at a right angle to u, ‖p − μ‖ is larger than that of 95 % of 199
+  random supports. Images are ordered along p − μ.
+  For both, images are compared with those of the same value of what is suspected before: what an annotation or a look
+  explains is no leaning.
 - *label*: the label is in doubt (``suspects_of``).
 
 A backbone suspects, too: are queries nearer to another class's support, and to which one.
@@ -37,15 +40,17 @@ if TYPE_CHECKING:
 
 
 SUSPECTED = 0.05  # p of a class or a task, not corrected over the testbed
-LEANING, LABEL = "leaning", "label"
+LEANING, SIDE, LABEL = "leaning", "side", "label"
 # What the kinds in embedding space mean, for tables and sentences.
 MEANINGS = {
     LOOK: "another look of the images",
     LEANING: "supports that lean to another class of the task",
+    SIDE: "supports from one side of their class",
     LABEL: "doubtful labels among the supports",
 }
 _CHANCE = 0.001  # p of as many suspicions by chance
 _SHARE = 0.1  # of tasks, or of classes for what is suspected class by class
+_RANDOM = 199  # random supports
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +60,7 @@ class Suspicion:
     Attributes
     ----------
     kind : str
-        Of cause (``alterations.kind_of``), ``look``, ``leaning`` or ``label``.
+        Of cause (``alterations.kind_of``), ``look``, ``leaning``, ``side`` or ``label``.
     values : sequence [G] of arrays
         Of the images of the group's class: ranks from 0 to 1, or codes of values; NaN where nothing is known.
     nominal : bool
@@ -73,8 +78,8 @@ class Suspicion:
     towards: Ints | None = None
 
 
-def suspicions_of(gaps: Gaps, features: Features, suspects: Suspects, most: int = 3) -> list[Suspicion]:
-    """Collect what is suspected more often than chance: at most ``most`` attributes, looks, leaning, labels."""
+def suspicions_of(gaps: Gaps, features: Features, suspects: Suspects, most: int = 2) -> list[Suspicion]:
+    """Collect what is suspected more often than chance: at most ``most`` attributes, looks, leaning, side, labels."""
     offsets = features.offsets
     named = _named(gaps)
     tasks = gaps.task_p.shape[1]
@@ -86,8 +91,8 @@ def suspicions_of(gaps: Gaps, features: Features, suspects: Suspects, most: int 
     ]
     chosen = [kind for kind in frequent if kind != LOOK][:most] + [kind for kind in frequent if kind == LOOK]
     suspicions = [_by_attribute(gaps, offsets, kind, *named[kind]) for kind in chosen]
-    leaning = suspect_leaning(features, gaps.groups, suspicions)
-    return [*suspicions, *leaning, *suspect_labels(suspects, gaps.groups)]
+    embedded = suspect_embeddings(features, gaps.groups, suspicions)
+    return [*suspicions, *embedded, *suspect_labels(suspects, gaps.groups)]
 
 
 def _named(gaps: Gaps) -> dict[str, tuple[Ints, str]]:
@@ -108,9 +113,7 @@ def _named(gaps: Gaps) -> dict[str, tuple[Ints, str]]:
         for cause, where in causes:
             raised.setdefault(kinds[cause.column], []).extend(where)
             names.setdefault(kinds[cause.column], Counter())[gaps.columns[cause.column].attribute] += 1
-    return {
-        kind: (np.unique(groups), names[kind].most_common(1)[0][0]) for kind, groups in raised.items()
-    }
+    return {kind: (np.unique(groups), names[kind].most_common(1)[0][0]) for kind, groups in raised.items()}
 
 
 def _best_columns(gaps: Gaps, p: Floats, real: Bools) -> list[int]:
@@ -147,10 +150,10 @@ def ranked(numbers: Floats) -> Floats:
     return ranks
 
 
-def suspect_leaning(
+def suspect_embeddings(
     features: Features, groups: Groups, given: Sequence[Suspicion] = (), *, level: float = SUSPECTED
 ) -> list[Suspicion]:
-    """Find supports that lean to another class of their task, beyond what suspicions ``given`` explain."""
+    """Find supports that lean to another class, or lie on one side of their own, beyond what ``given`` explains."""
     offsets = features.offsets
     members = members_of(groups.support_group, len(groups))
     units = {
@@ -159,31 +162,57 @@ def suspect_leaning(
         if label >= 0
     }
     means = {label: each.mean(0) for label, each in units.items()}
-    values: list[Floats] = []
-    raised, towards = np.zeros(len(groups), np.bool_), np.full(len(groups), -1)
+    values: tuple[list[Floats], list[Floats]] = ([], [])
+    raised, towards = np.zeros((2, len(groups)), np.bool_), np.full(len(groups), -1)
     for group, label in enumerate(groups.label.tolist()):
         rivals = groups.label[(groups.task == groups.task[group]) & (groups.label != label)]
         rows = groups.support[members[group]] - offsets[label]
-        vectors = np.stack([means[r] - means[label] for r in rivals.tolist()]) if len(rivals) else np.zeros((1, 1))
-        lengths = np.linalg.norm(vectors, axis=1)
-        if not len(rows) or not len(rivals) or len(rows) >= len(units[label]) or not (lengths > 0).all():
-            values.append(np.full(int(offsets[label + 1] - offsets[label]), np.nan))
+        vectors = np.array([means[rival] - means[label] for rival in rivals.tolist()])
+        size = int(offsets[label + 1] - offsets[label])
+        if not 0 < len(rows) < size or not len(rivals) or not vectors.any(1).all():
+            for kind in values:
+                kind.append(np.full(size, np.nan))
             continue
-        along = ((units[label] - means[label]) @ (vectors / lengths[:, None]).T).astype(np.float64)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        images = (units[label] - means[label]).astype(np.float64)
         for suspicion in given:
-            along = _within(along, suspicion.values[group], suspicion.nominal)
-        spread = along.std(0, ddof=1) * np.sqrt(1 / len(rows) - 1 / len(along))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            p = np.where(spread > 1e-9, ndtr(-along[rows].mean(0) / spread), 1.0) * len(rivals)
+            if suspicion.suspected[group]:
+                images = _within(images, suspicion.values[group], suspicion.nominal)
+        along = images @ vectors.T
+        spread = along.std(0, ddof=1) * np.sqrt(1 / len(rows) - 1 / size)
+        p = np.ones(len(rivals))
+        np.divide(-along[rows].mean(0), spread, out=p, where=spread > _FLAT)
+        p = np.where(spread > _FLAT, ndtr(p), 1.0) * len(rivals)
         best = int(p.argmin())
-        raised[group], towards[group] = p[best] <= level, rivals[best]
-        values.append(ranked(along[:, best]))
-    often = raised.sum() >= _SHARE * len(groups) and binom.sf(raised.sum() - 1, len(groups), level) <= _CHANCE
-    return [Suspicion(LEANING, values, False, raised, towards)] if often else []
+        towards[group] = rivals[best]
+        images -= np.outer(along[:, best], vectors[best])
+        away = images @ images[rows].mean(0)
+        distance = float(np.linalg.norm(images[rows].mean(0)))
+        p_side = (1 + (_random_distances(images, len(rows)) >= distance).sum()) / (1 + _RANDOM)
+        raised[:, group] = p[best] <= level, p_side <= level and distance > _FLAT
+        values[0].append(ranked(along[:, best]))
+        values[1].append(ranked(away))
+    return [
+        Suspicion(kind, by_group, False, where, towards if kind == LEANING else None)
+        for kind, by_group, where in zip((LEANING, SIDE), values, raised, strict=True)
+        if where.sum() >= _SHARE * len(groups) and binom.sf(where.sum() - 1, len(groups), level) <= _CHANCE
+    ]
+
+
+_FLAT = 1e-9  # spread below which there is none
+
+
+def _random_distances(images: Floats, shot: int) -> Floats:
+    """Measure how far means of random supports of ``shot`` of the centred images [n, d] lie from the centre."""
+    chosen = np.random.default_rng(shot).random((_RANDOM, len(images))).argsort(1)[:, :shot]
+    weights = np.zeros((_RANDOM, len(images)))
+    np.put_along_axis(weights, chosen, 1 / shot, 1)
+    distances: Floats = np.sqrt(np.maximum(((weights @ (images @ images.T)) * weights).sum(1), 0))
+    return distances
 
 
 def _within(numbers: Floats, values: Floats, nominal: bool) -> Floats:
-    """Subtract from numbers [n, R] their mean over images of the same value, or over a fifth of the ranks."""
+    """Subtract from numbers [n, d] their mean over images of the same value, or over a fifth of the ranks."""
     codes = np.nan_to_num(values if nominal else np.ceil(5 * values), nan=-1)
     _, code, size = np.unique(codes, return_inverse=True, return_counts=True)
     sums = np.zeros((len(size), numbers.shape[1]))
@@ -193,13 +222,14 @@ def _within(numbers: Floats, values: Floats, nominal: bool) -> Floats:
 
 
 def suspect_labels(suspects: Suspects, groups: Groups) -> list[Suspicion]:
-    """Find supports whose label is in doubt (``suspects_of``)."""
+    """Find supports whose label is in doubt (``suspects_of``), where they are more than there are among all images."""
     offsets = suspects.features.offsets
     doubtful = np.zeros(len(suspects.features.keys))
     doubtful[suspects.mislabelled] = 1
     raised = np.bincount(groups.support_group, doubtful[groups.support], len(groups)) > 0
+    often = binom.sf(doubtful[groups.support].sum() - 1, len(groups.support), doubtful.mean()) <= _CHANCE
     values = [doubtful[offsets[label] : offsets[label + 1]] for label in groups.label.tolist()]
-    return [Suspicion(LABEL, values, True, raised)] if raised.any() else []
+    return [Suspicion(LABEL, values, True, raised)] if often else []
 
 
 def members_of(group: Ints, size: int) -> list[Ints]:

@@ -1,8 +1,8 @@
 """What the supports of a testbed cost, by which causes, and what to do about it: the account, and remedies.
 
-All suspected causes are taken away jointly (``interventions``). Those whose points are above 0 (p of the paired t test,
-corrected by Holm over the causes of all datasets, at most 0.05) remain. Images are drawn again for these alone, and what
-they bring makes up the account. Where what they bring together is more than the loss, by chance, all are scaled to it.
+All suspected causes are taken away jointly (``interventions``). Those whose points are above 0 (p of the t test,
+corrected by Holm over the causes of all datasets, at most 0.05) remain. Images are drawn again for these alone, and
+what they bring makes up the account. Where what they bring together is more than the loss, by chance, all are scaled to it.
 
 A remedy adds up to three images to one class, drawn like the queries in the causes that remain. One half of the draws
 chooses the classes for which it pays most. The other half, with other images and other queries, says what it brings.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from longshot.models import Features
 
 
-UNEXPLAINED = "nothing that is measured"
+UNEXPLAINED = "these very images: others that share their causes do not cost it"
 LEVEL = 0.05  # chance of claiming any cause that does not hold
 _EXAMPLES = 2  # of a cause, with pictures
 _REMEDIES = 5  # classes at most
@@ -158,7 +158,11 @@ class Account:
     @property
     def sentence(self) -> str:
         """Say the account in one sentence."""
-        on = "on fresh queries" if self.fresh else "on the tasks' own queries, for classes are too small for fresh ones"
+        on = (
+            "on fresh queries"
+            if self.fresh
+            else "on the tasks' own queries, for classes are too small for fresh ones"
+        )
         if self.share is None:
             return (
                 f"{self.dataset}: supports like the queries are not shown to be easier ({say_points(self.loss)} points "
@@ -209,7 +213,11 @@ class Remedy:
     def sentence(self) -> str:
         """Say ``add 3 photos like these to class 'dog': +6.1 ± 1.4 points``."""
         photos = count(self.added, "photo")
-        what = f"{photos} like these to class '{self.class_name}'" if self.class_name else f"{photos} to every class"
+        what = (
+            f"{photos} like these to class '{self.class_name}'"
+            if self.class_name
+            else f"{photos} to every class"
+        )
         return (
             f"add {what}: {say_points(self.gain, signed=True)} points over {count(self.tasks, 'task')} "
             f"({say_points(self.control, signed=True)} if they are like the supports)"
@@ -235,7 +243,8 @@ def check_intervention(intervene: bool, backbone: object) -> None:
     """Raise UserError where causes are to be taken away without a backbone to evaluate with."""
     if intervene and backbone is None:
         raise UserError(
-            "{intervene} evaluates tasks again, and no backbone is chosen", "choose one, as in {backbone:pixels}"
+            "{intervene} evaluates tasks again, and no backbone is chosen",
+            "choose one, as in {backbone:pixels}",
         )
 
 
@@ -269,7 +278,9 @@ def try_causes(
     )
     redrawn = redraw(suspicions, bound, gaps.groups, features.offsets, draws=draws)
     points = shapley(worths(redrawn, trial.evaluate)[0]) if suspicions else np.empty((0, len(bound)))
-    return replace(trial, first=[_measured(trial, each, row) for each, row in zip(suspicions, points, strict=True)])
+    return replace(
+        trial, first=[_measured(trial, each, row) for each, row in zip(suspicions, points, strict=True)]
+    )
 
 
 def _measured(trial: Trial, suspicion: Suspicion, points: Floats) -> Intervention:
@@ -321,7 +332,9 @@ def conclude(
             points = shapley(worth)
             final = {
                 suspicion.kind: replace(
-                    _measured(trial, suspicion, row), holds=True, examples=_examples(trial, redrawn, suspicion, bit)
+                    _measured(trial, suspicion, row),
+                    holds=True,
+                    examples=_examples(trial, redrawn, suspicion, bit),
                 )
                 for bit, (suspicion, row) in enumerate(zip(remaining, points, strict=True))
             }
@@ -329,7 +342,12 @@ def conclude(
             held.sort(key=lambda each: (not each.holds, -each.points.mean, each.kind))
             interventions += held
             account = make_account(
-                held, accuracy, worth[-1], own=trial.evaluate(trial.bound), fresh=redrawn.fresh, name=trial.dataset
+                held,
+                accuracy,
+                worth[-1],
+                own=trial.evaluate(trial.bound),
+                fresh=redrawn.fresh,
+                name=trial.dataset,
             )
             accounts.append(account)
             if remaining and account.share is not None:
@@ -432,7 +450,9 @@ def find_remedies(trial: Trial, causes: Sequence[Suspicion], redrawn: Redrawn) -
         best = int(chosen[where[gains[0, :, where].mean(1).argmax()]])
         of = tuple(MEANINGS.get(e.kind, e.kind) for e in causes if e.suspected[chosen[where]].any())
         example = _exchange(trial, best, redrawn.supports[full, 0], ADDED, causes)
-        remedies.append(Remedy(trial.dataset, trial.names[label], added, of, len(where), gain, control, example))
+        remedies.append(
+            Remedy(trial.dataset, trial.names[label], added, of, len(where), gain, control, example)
+        )
     return [general, *sorted(remedies, key=lambda each: -each.gain.mean)]
 
 
