@@ -315,7 +315,8 @@ def _over_tasks(z: Floats, task: Ints, tasks: int) -> tuple[Floats, Floats]:
         for rows in (np.isfinite(z).astype(np.float64), z)
     )
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(count > 0, total / np.sqrt(count), np.nan), count
+        summed: Floats = np.where(count > 0, total / np.sqrt(count), np.nan)
+    return summed, count.astype(np.float64)
 
 
 def _sides(groups: Groups) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:

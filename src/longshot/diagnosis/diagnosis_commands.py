@@ -96,7 +96,6 @@ def _print_interventions(explanation: Explanation) -> None:
         return
     from longshot.diagnosis.explanation_page import account_rows, intervention_rows
 
-    click.echo()
     for account in explanation.accounts:
         click.echo(account.sentence)
     if rows := account_rows(explanation.accounts):
@@ -104,9 +103,11 @@ def _print_interventions(explanation: Explanation) -> None:
     if rows := intervention_rows([each for each in explanation.interventions if not each.holds]):
         print_table(rows, title="Suspected, and not shown to cost anything")
     if explanation.remedies:
-        click.echo("\nWhat to do next")
+        causes = ", ".join(explanation.remedies[0].causes)
+        click.echo(f"\nWhat to do next, with photos like the queries in {causes}")
     for remedy in explanation.remedies:
         click.echo(f"  {remedy.sentence}")
+    click.echo()
 
 
 def _print(explanation: Explanation, top: int, *, several: bool) -> None:
@@ -120,6 +121,8 @@ def _print(explanation: Explanation, top: int, *, several: bool) -> None:
 
     for note in explanation.notes:
         click.echo(f"note: {note}", err=True)
+    if several:
+        _print_interventions(explanation)
     for task in explanation.hardest()[:top]:
         accuracy = "" if task.accuracy is None else f", accuracy {100 * task.accuracy:.1f} %"
         click.echo(f"task {task.task} ({task.dataset}{accuracy})")
@@ -135,7 +138,6 @@ def _print(explanation: Explanation, top: int, *, several: bool) -> None:
             click.echo(f"  {text}")
     if not several:
         return
-    _print_interventions(explanation)
     explained = sum(bool(task.findings) for task in explanation.tasks)
     click.echo(
         f"\n{explained:,} of {len(explanation.tasks):,} tasks of '{explanation.name}' have a cause among the "

@@ -89,9 +89,9 @@ class Cause:
 class Explanation:
     """A testbed explained. ``notes`` say which attributes were left out, or are known for some images only.
 
-    ``looks`` are what images of one class differ in, as a backbone sees them. ``interventions`` are what suspected causes
-    cost, those that hold first. ``accounts`` divide the loss of each dataset among those that hold, and ``remedies`` say
-    what to add. These three are empty where nothing was taken away.
+    ``looks`` are what images of one class differ in, as a backbone sees them. ``interventions`` are what suspected
+    causes cost, those that hold first. ``accounts`` divide the loss of each dataset among those that hold, and
+    ``remedies`` say what to add. These three are empty where nothing was taken away.
     """
 
     tasks: Sequence[TaskExplanation]
@@ -200,7 +200,7 @@ def _gaps(
         pixels = None if no_pixels else measured_pixels(dataset)
         table = image_attributes(dataset, attributes=attributes.get(name), pixels=pixels)
         columns, remarks = comparable(table)
-        features, looks = None, []
+        features, looks = None, list[Look]()
         if backbone is not None:
             # Images of the tasks' classes come in place of supports, and looks are about all of them.
             rows = rows_of_classes(dataset.offsets, np.unique(dataset.labels[used_rows([bound])]))

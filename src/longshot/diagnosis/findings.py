@@ -1,8 +1,8 @@
 """From gaps to sentences: what a person would say about a task, strongest evidence first; one cause, not ten symptoms.
 
 What somebody annotated is asked first, the surest first. Then all is compared value against value of it
-(``attribute_gaps``), and an attribute is a symptom where less than half of its own z is left, or less than 2. For numbers
-the partial z_j·i = (z_j − ρ z_i) / √(1 − ρ²) by the correlation ρ within classes serves.
+(``attribute_gaps``), and an attribute is a symptom where less than half of its own z is left, or less than 2. For
+numbers the partial z_j·i = (z_j − ρ z_i) / √(1 − ρ²) by the correlation ρ within classes serves.
 
 Next comes how images look: clusters of an embedding, for they hold what has no measure.
 
@@ -138,7 +138,7 @@ def name_causes(gaps: Gaps, scope: Scope, real: Sequence[int]) -> list[Named]:
     for cause in causes[:1]:
         if gaps.columns[cause.column].value is not None:
             left = scope.given(gaps.columns[cause.column].attribute)
-    by_form, unnamed = [], seen
+    by_form, unnamed = list[Named](), seen
     if gaps.signatures is not None and left.shift is not None:
         by_form, unnamed = _alterations(gaps, gaps.signatures, left, seen)
     if by_form and altered:

@@ -1,8 +1,8 @@
 """Take suspected causes away, alone and together: supports are drawn again, like the queries in some of the causes.
 
-Let m causes be suspected. For every set C of them each support image is replaced by another image of its class that lies
-where a random query of the class lies in the causes of C, and where the support image itself lies in the others. So a
-value is compared with a value: where supports are sketches and queries photos, sketches are replaced by photos, or by
+Let m causes be suspected. For every set C of them each support image is replaced by another image of its class that
+lies where a random query of the class lies in the causes of C, and where the support image itself lies in the others.
+So a value is compared with a value: where supports are sketches and queries photos, sketches are replaced by photos, or by
 other sketches. With v(C) the accuracy of a task with these supports,
 
     points of cause j = Σ over C without j of |C|! (m − |C| − 1)! / m! · (v(C ∪ j) − v(C)),
@@ -109,7 +109,10 @@ def redraw(
             values[:, cause] = suspicion.values[group] if suspicion.suspected[group] else np.nan
         support, query = groups.support[held] - start, groups.query[asked] - start
         pool = np.setdiff1d(np.arange(size), np.concatenate([support, query]))
-        spare = min(len(query), (len(pool) - len(support)) // 2)
+        # What is like the queries is shared between the fresh queries and the supports.
+        codes = np.nan_to_num(values[:, nominal], nan=-1)
+        alike = int((codes[pool][:, None] == codes[query]).all(2).any(1).sum())
+        spare = min(len(query), (len(pool) - len(support)) // 2, max(alike - len(support), alike // 2))
         fresh &= spare >= min(len(query), 2)
         if len(pool) < len(support):
             continue  # too few other images: the class stays as it is

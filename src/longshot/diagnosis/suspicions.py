@@ -48,6 +48,12 @@ MEANINGS = {
     SIDE: "supports from one side of their class",
     LABEL: "doubtful labels among the supports",
 }
+# In what images that take a cause away are like the queries; an attribute is said by its name.
+MATCHES = {
+    LEANING: "nearness to other classes",
+    SIDE: "the side of the class they come from",
+    LABEL: "labels without doubt",
+}
 _CHANCE = 0.001  # p of as many suspicions by chance
 _SHARE = 0.1  # of tasks, or of classes for what is suspected class by class
 _RANDOM = 199  # random supports

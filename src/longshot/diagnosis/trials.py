@@ -2,7 +2,7 @@
 
 All suspected causes are taken away jointly (``interventions``). Those whose points are above 0 (p of the t test,
 corrected by Holm over the causes of all datasets, at most 0.05) remain. Images are drawn again for these alone, and
-what they bring makes up the account. Where what they bring together is more than the loss, by chance, all are scaled to it.
+what they bring makes up the account. Where together they bring more than the loss, by chance, all are scaled to it.
 
 A remedy adds up to three images to one class, drawn like the queries in the causes that remain. One half of the draws
 chooses the classes for which it pays most. The other half, with other images and other queries, says what it brings.
@@ -29,7 +29,7 @@ from longshot.diagnosis.interventions import (
     shapley,
     worths,
 )
-from longshot.diagnosis.suspicions import LEANING, MEANINGS, Suspicion, members_of, suspicions_of
+from longshot.diagnosis.suspicions import LEANING, MATCHES, MEANINGS, Suspicion, members_of, suspicions_of
 from longshot.models import suspects_of
 from longshot.reports import class_names
 from longshot.statistics import Interval, bootstrap, holm, mean_interval, plus_minus, t_p_value
@@ -189,7 +189,7 @@ class Remedy:
     added : int
         Images added per class.
     causes : tuple of str
-        In what they are like the queries, unlike the supports.
+        In what they are like the queries, unlike the supports: domain, nearness to other classes.
     tasks : int
         That have the class: n of the intervals.
     gain : Interval
@@ -212,15 +212,10 @@ class Remedy:
     @property
     def sentence(self) -> str:
         """Say ``add 3 photos like these to class 'dog': +6.1 ± 1.4 points``."""
-        photos = count(self.added, "photo")
-        what = (
-            f"{photos} like these to class '{self.class_name}'"
-            if self.class_name
-            else f"{photos} to every class"
-        )
+        where = f"class '{self.class_name}'" if self.class_name else "every class"
         return (
-            f"add {what}: {say_points(self.gain, signed=True)} points over {count(self.tasks, 'task')} "
-            f"({say_points(self.control, signed=True)} if they are like the supports)"
+            f"add {count(self.added, 'photo')} like these to {where}: {say_points(self.gain, signed=True)} points "
+            f"over {count(self.tasks, 'task')} ({say_points(self.control, signed=True)} if they are like the supports)"
         )
 
 
@@ -431,10 +426,11 @@ def find_remedies(trial: Trial, causes: Sequence[Suspicion], redrawn: Redrawn) -
             gains[number, draw] = grown_class - before[groups.task[chosen]]
             every[number, draw] = trial.evaluate(grown(redrawn, draw, arm, groups)) - before
     added = int(min(ADDED, shots[shots > 0].min()))
-    kinds = tuple(MEANINGS.get(each.kind, each.kind) for each in causes)
-    general = Remedy(
-        trial.dataset, "", added, kinds, len(trial.bound), *(mean_interval(row.mean(0)) for row in every)
-    )
+    kinds = tuple(MATCHES.get(each.kind, each.kind) for each in causes)
+    gain, control = (mean_interval(row.mean(0)) for row in every)
+    best = int(chosen[gains[0].mean(0).argmax()])
+    example = _exchange(trial, best, redrawn.supports[full, 0], ADDED, causes)
+    general = Remedy(trial.dataset, "", added, kinds, len(trial.bound), gain, control, example)
     labels = groups.label[chosen]
     half = draws // 2
     candidates = []
@@ -448,7 +444,7 @@ def find_remedies(trial: Trial, causes: Sequence[Suspicion], redrawn: Redrawn) -
         if gain.low is None or gain.low <= 0:
             continue
         best = int(chosen[where[gains[0, :, where].mean(1).argmax()]])
-        of = tuple(MEANINGS.get(e.kind, e.kind) for e in causes if e.suspected[chosen[where]].any())
+        of = tuple(MATCHES.get(e.kind, e.kind) for e in causes if e.suspected[chosen[where]].any())
         example = _exchange(trial, best, redrawn.supports[full, 0], ADDED, causes)
         remedies.append(
             Remedy(trial.dataset, trial.names[label], added, of, len(where), gain, control, example)
