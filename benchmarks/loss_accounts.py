@@ -6,8 +6,9 @@
 
 With a column, supports come from one value and queries from another, for pairs of values. The truth is the accuracy of
 the matched testbed (supports and queries of the value of the queries) minus that of the shifted one. Without the
-annotation, the looks that are more frequent among the supports of a task are what is found; its purity is the share of
-their images that have the value of the supports, among the images of the task's classes that have either value.
+annotation, the looks that a sentence names (a tenth more frequent among the supports of a task) are what is found; its
+purity is the share of their images that have the value of the supports, among the images of the task's classes that
+have either value.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def purity(bed: longshot.Testbed, dataset: Dataset, values: np.ndarray, support:
     looks = [column for column, each in enumerate(gaps.columns) if each.attribute == LOOK]
     for task in range(len(bed)):
         groups = gaps.groups.task == task
-        ahead = [c for c in looks if (gaps.support[c, groups] - gaps.query[c, groups]).mean() > 0]
+        ahead = [c for c in looks if (gaps.support[c, groups] - gaps.query[c, groups]).mean() > 0.1]
         inside = np.any([gaps.columns[c].numbers == 1 for c in ahead], axis=0)
         inside &= np.isin(dataset.labels, gaps.groups.label[groups]) & np.isin(values, [support, query])
         shares.append((values[inside] == support).mean())

@@ -2,8 +2,8 @@
 
 Let m causes be suspected. For every set C of them each support image is replaced by another image of its class that
 lies where a random query of the class lies in the causes of C, and where the support image itself lies in the others.
-So a value is compared with a value: where supports are sketches and queries photos, sketches are replaced by photos, or by
-other sketches. With v(C) the accuracy of a task with these supports,
+So a value is compared with a value: where supports are sketches and queries photos, sketches are replaced by photos, or
+by other sketches. With v(C) the accuracy of a task with these supports,
 
     points of cause j = Σ over C without j of |C|! (m − |C| − 1)! / m! · (v(C ∪ j) − v(C)),
 
