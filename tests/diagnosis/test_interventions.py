@@ -171,8 +171,8 @@ def test_supports_are_redrawn_value_against_value() -> None:
     rng = np.random.default_rng(0)
     bound = tasks(5, 10, value == 0)  # supports of value 0
     rows = bound.query.values.copy()
-    for place, label in enumerate(LABELS[rows]):
-        rows[place] = rng.choice(np.flatnonzero((label == LABELS) & (value == 1)))
+    for position, label in enumerate(LABELS[rows]):
+        rows[position] = rng.choice(np.flatnonzero((label == LABELS) & (value == 1)))
     bound = replace(bound, query=bound.query.with_values(rows))
     groups = groups_of(bound, LABELS)
     values = [value[OFFSETS[label] : OFFSETS[label + 1]] for label in groups.label.tolist()]
@@ -183,10 +183,10 @@ def test_supports_are_redrawn_value_against_value() -> None:
     for draw in range(3):
         for task in range(len(bound)):
             span = slice(bound.support.offsets[task], bound.support.offsets[task + 1])
-            supports, asked = redrawn.supports[:, draw, span], redrawn.queries[draw]
+            supports, queries = redrawn.supports[:, draw, span], redrawn.queries[draw]
             assert not np.isin(supports, bound.support.row(task)).any()
             assert not np.isin(supports, bound.query.row(task)).any()
-            own = asked[bound.query.offsets[task] : bound.query.offsets[task + 1]]
+            own = queries[bound.query.offsets[task] : bound.query.offsets[task + 1]]
             assert not np.isin(supports, own).any()
             assert (LABELS[supports] == LABELS[bound.support.row(task)]).all()
 
@@ -195,9 +195,9 @@ def test_what_is_drawn_depends_on_the_task_alone() -> None:
     _, marked = world(1, effect=0.6)
     bound = tasks(2, 6, marked)
     parts = [bound, bound.take([4])]
-    drawn = [redraw([marks(marked, part)], part, groups_of(part, LABELS), OFFSETS) for part in parts]
+    redraws = [redraw([marks(marked, part)], part, groups_of(part, LABELS), OFFSETS) for part in parts]
     span = slice(bound.support.offsets[4], bound.support.offsets[5])
-    np.testing.assert_array_equal(drawn[0].supports[:, :, span], drawn[1].supports)
+    np.testing.assert_array_equal(redraws[0].supports[:, :, span], redraws[1].supports)
 
 
 def test_shapley_is_the_mean_over_all_orders() -> None:

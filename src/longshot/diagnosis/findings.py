@@ -127,20 +127,20 @@ def name_causes(gaps: Gaps, scope: Scope, real: Sequence[int]) -> list[Named]:
     looks = [c for c in by_p if gaps.columns[c].attribute == LOOK]
     altered = bool(looks) and _explained_share(gaps, scope) >= _MOST
     causes: list[Named] = []
-    rest = [c for c in by_p if c not in chiefs and c not in looks]
+    measured = [c for c in by_p if c not in chiefs and c not in looks]
     for column in [*chiefs, *looks] if not altered else chiefs:
         _add(gaps, scope, causes, Named(column))
     seen = []
-    for column in rest:
+    for column in measured:
         if not _explained(gaps, scope, causes, column):
             seen.append(column)
-    left = scope
+    remaining = scope
     for cause in causes[:1]:
         if gaps.columns[cause.column].value is not None:
-            left = scope.given(gaps.columns[cause.column].attribute)
+            remaining = scope.given(gaps.columns[cause.column].attribute)
     by_form, unnamed = list[Named](), seen
-    if gaps.signatures is not None and left.shift is not None:
-        by_form, unnamed = _alterations(gaps, gaps.signatures, left, seen)
+    if gaps.signatures is not None and remaining.shift is not None:
+        by_form, unnamed = _alterations(gaps, gaps.signatures, remaining, seen)
     if by_form and altered:
         by_form[0] = replace(by_form[0], symptoms=(*by_form[0].symptoms, *looks))
     for cause in [*by_form, *(Named(column) for column in sorted(unnamed, key=lambda c: scope.p[c]))]:

@@ -26,7 +26,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from longshot.base import Bools, Floats, Ints, Ragged, TaskRows
+from longshot.base import Bools, Floats, Ints, Ragged, TaskRows, progress
 from longshot.diagnosis.attribute_gaps import Groups
 from longshot.diagnosis.suspicions import Suspicion, members_of
 
@@ -99,15 +99,15 @@ def redraw(
     queries = np.tile(bound.query.values, (draws, 1))
     fresh = True
     sides = (members_of(side, len(groups)) for side in (groups.support_group, groups.query_group))
-    for group, (held, asked) in enumerate(zip(*sides, strict=True)):
-        if not len(held) or not len(asked):
+    for group, (held, questions) in enumerate(zip(*sides, strict=True)):
+        if not len(held) or not len(questions):
             continue
         start = int(offsets[groups.label[group]])
         size = int(offsets[groups.label[group] + 1]) - start
         values = np.empty((size, len(suspicions)))
         for cause, suspicion in enumerate(suspicions):
             values[:, cause] = suspicion.values[group] if suspicion.suspected[group] else np.nan
-        support, query = groups.support[held] - start, groups.query[asked] - start
+        support, query = groups.support[held] - start, groups.query[questions] - start
         pool = np.setdiff1d(np.arange(size), np.concatenate([support, query]))
         # What is like the queries is shared between the fresh queries and the supports.
         codes = np.nan_to_num(values[:, nominal], nan=-1)
@@ -123,7 +123,7 @@ def redraw(
             if spare > 0:
                 asks = values[generator.permutation(query)[:spare]]
                 chosen = pool[_nearest(asks[None], values[pool], nominal, generator)[0]]
-                queries[draw, asked] = start + np.resize(chosen, len(query))
+                queries[draw, questions] = start + np.resize(chosen, len(query))
                 free = np.setdiff1d(pool, chosen)
             partner = values[generator.choice(query, len(support))]
             aims = np.where(taken[:, None], partner, values[support])
@@ -138,9 +138,9 @@ def _nearest(aims: Floats, values: Floats, nominal: Bools, generator: np.random.
     apart += _ANY * generator.random(apart.shape[1:])
     chosen = np.empty(aims.shape[:2], np.int64)
     each = np.arange(len(aims))
-    for place in generator.permutation(aims.shape[1]):
-        chosen[:, place] = apart[:, place].argmin(1)
-        apart[each, :, chosen[:, place]] = np.inf
+    for slot in generator.permutation(aims.shape[1]):
+        chosen[:, slot] = apart[:, slot].argmin(1)
+        apart[each, :, chosen[:, slot]] = np.inf
     return chosen
 
 
@@ -148,10 +148,12 @@ def worths(redrawn: Redrawn, evaluate: Evaluate) -> tuple[Floats, Floats]:
     """Evaluate all sets of causes taken away [2^m, T], and the tasks' own supports [T]; means over the draws."""
     sets, draws, _ = redrawn.supports.shape
     total = np.zeros((sets + 1, len(redrawn.bound)))
-    for draw in range(draws):
-        arms = [*redrawn.supports[:, draw], redrawn.bound.support.values]
-        tasks = TaskRows.concat([redrawn.tasks(supports, draw) for supports in arms])
-        total += evaluate(tasks).reshape(sets + 1, -1)
+    with progress("take causes away", total=draws, unit="draws") as bar:
+        for draw in range(draws):
+            arms = [*redrawn.supports[:, draw], redrawn.bound.support.values]
+            tasks = TaskRows.concat([redrawn.tasks(supports, draw) for supports in arms])
+            total += evaluate(tasks).reshape(sets + 1, -1)
+            bar.advance()
     return total[:-1] / draws, total[-1] / draws
 
 
@@ -164,11 +166,11 @@ def shapley(worth: Floats) -> Floats:
     m = len(worth).bit_length() - 1
     points = np.zeros((m, worth.shape[1]))
     for cause in range(m):
-        for others in range(len(worth)):
-            if not others >> cause & 1:
-                size = others.bit_count()
+        for without in range(len(worth)):
+            if not without >> cause & 1:
+                size = without.bit_count()
                 weight = factorial(size) * factorial(m - size - 1) / factorial(m)
-                points[cause] += weight * (worth[others | 1 << cause] - worth[others])
+                points[cause] += weight * (worth[without | 1 << cause] - worth[without])
     return points
 
 

@@ -136,7 +136,7 @@ def _by_attribute(gaps: Gaps, offsets: Ints, kind: str, raised: Ints, attribute:
     """Give every image the rank of its number within its class, or the code of its value."""
     columns = [gaps.columns[c] for c in gaps.attributes()[attribute]]
     nominal = columns[0].value is not None
-    numbers = sum(place * column.numbers for place, column in enumerate(columns, 1)) if nominal else None
+    numbers = sum(code * column.numbers for code, column in enumerate(columns, 1)) if nominal else None
     values = []
     for label in gaps.groups.label.tolist():
         part = slice(offsets[label], offsets[label + 1])
@@ -157,9 +157,9 @@ def ranked(numbers: Floats) -> Floats:
 
 
 def suspect_embeddings(
-    features: Features, groups: Groups, given: Sequence[Suspicion] = (), *, level: float = SUSPECTED
+    features: Features, groups: Groups, before: Sequence[Suspicion] = (), *, level: float = SUSPECTED
 ) -> list[Suspicion]:
-    """Find supports that lean to another class, or lie on one side of their own, beyond what ``given`` explains."""
+    """Find supports that lean to another class, or lie on one side of their own, beyond what ``before`` explains."""
     offsets = features.offsets
     members = members_of(groups.support_group, len(groups))
     units = {
@@ -181,7 +181,7 @@ def suspect_embeddings(
             continue
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         images = (units[label] - means[label]).astype(np.float64)
-        for suspicion in given:
+        for suspicion in before:
             if suspicion.suspected[group]:
                 images = _within(images, suspicion.values[group], suspicion.nominal)
         along = images @ vectors.T

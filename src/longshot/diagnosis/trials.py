@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.base import Floats, Ints, TaskRows, UserError, count, pick_device, progress
+from longshot.base import Floats, Ints, TaskRows, UserError, count, pick_device
 from longshot.diagnosis.attribute_gaps import Gaps, Groups
 from longshot.diagnosis.interventions import (
     ADDED,
@@ -317,37 +317,35 @@ def conclude(
     """Judge the causes of all datasets together; account for each dataset's loss by those that hold; find remedies."""
     judged = judge_interventions([each for trial in trials for each in trial.first])
     interventions, accounts, remedies = [], [], []
-    with progress("causes", total=len(trials), unit="datasets") as bar:
-        for trial in trials:
-            own = [each for each in judged if each.dataset == trial.dataset]
-            holding = [each.kind for each in own if each.holds]
-            remaining = [each for each in trial.suspicions if each.kind in holding]
-            redrawn = redraw(remaining, trial.bound, trial.groups, trial.offsets, draws=draws, seed=1)
-            worth, accuracy = worths(redrawn, trial.evaluate)
-            points = shapley(worth)
-            final = {
-                suspicion.kind: replace(
-                    _measured(trial, suspicion, row),
-                    holds=True,
-                    examples=_examples(trial, redrawn, suspicion, bit),
-                )
-                for bit, (suspicion, row) in enumerate(zip(remaining, points, strict=True))
-            }
-            held = [replace(final.get(each.kind, each), p=each.p, adjusted=each.adjusted) for each in own]
-            held.sort(key=lambda each: (not each.holds, -each.points.mean, each.kind))
-            interventions += held
-            account = make_account(
-                held,
-                accuracy,
-                worth[-1],
-                own=trial.evaluate(trial.bound),
-                fresh=redrawn.fresh,
-                name=trial.dataset,
+    for trial in trials:
+        own = [each for each in judged if each.dataset == trial.dataset]
+        holding = [each.kind for each in own if each.holds]
+        remaining = [each for each in trial.suspicions if each.kind in holding]
+        redrawn = redraw(remaining, trial.bound, trial.groups, trial.offsets, draws=draws, seed=1)
+        worth, accuracy = worths(redrawn, trial.evaluate)
+        points = shapley(worth)
+        final = {
+            suspicion.kind: replace(
+                _measured(trial, suspicion, row),
+                holds=True,
+                examples=_examples(trial, redrawn, suspicion, bit),
             )
-            accounts.append(account)
-            if remaining and account.share is not None:
-                remedies += find_remedies(trial, remaining, redrawn)
-            bar.advance()
+            for bit, (suspicion, row) in enumerate(zip(remaining, points, strict=True))
+        }
+        held = [replace(final.get(each.kind, each), p=each.p, adjusted=each.adjusted) for each in own]
+        held.sort(key=lambda each: (not each.holds, -each.points.mean, each.kind))
+        interventions += held
+        account = make_account(
+            held,
+            accuracy,
+            worth[-1],
+            own=trial.evaluate(trial.bound),
+            fresh=redrawn.fresh,
+            name=trial.dataset,
+        )
+        accounts.append(account)
+        if remaining and account.share is not None:
+            remedies += find_remedies(trial, remaining, redrawn)
     return interventions, accounts, remedies
 
 
