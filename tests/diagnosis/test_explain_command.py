@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -117,27 +118,28 @@ def test_an_annotated_cause_comes_before_its_symptoms_and_adds_up(
 def test_what_was_learnt_of_alterations_outlives_a_kill(
     dimmed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kill in the middle of 37 alterations keeps what was measured, and the next call does the rest."""
+    """A kill in the middle of 20 forms of 16 images keeps what was measured, and the next call does the rest."""
     monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path))
-    dataset, begun, measured = open_dataset(dimmed), attribute_table.measure_altered, []
+    monkeypatch.setattr(attribute_table, "FORMS", attribute_table.FORMS[:20])
+    dataset, measure_altered = open_dataset(dimmed), attribute_table.measure_altered
+    measured: list[int] = []
 
-    def killed(sampled: Ints, store: ImageStore, positions: range) -> Described:
-        measured.extend(positions)
-        if len(measured) > 400:
-            raise KeyboardInterrupt
-        return begun(sampled, store, positions)
+    def counted(limit: int) -> Callable[[Ints, ImageStore, range], Described]:
+        def describe(sampled: Ints, store: ImageStore, positions: range) -> Described:
+            if len(measured) >= limit:
+                raise KeyboardInterrupt
+            measured.extend(positions)
+            return measure_altered(sampled, store, positions)
 
-    def counted(sampled: Ints, store: ImageStore, positions: range) -> Described:
-        measured.extend(positions)
-        return begun(sampled, store, positions)
+        return describe
 
-    monkeypatch.setattr(attribute_table, "measure_altered", killed)
+    monkeypatch.setattr(attribute_table, "measure_altered", counted(288))
     with pytest.raises(KeyboardInterrupt):
-        attribute_table.measured_pixels(dataset)
+        attribute_table._altered(dataset)
     measured.clear()
-    monkeypatch.setattr(attribute_table, "measure_altered", counted)
-    pixels = attribute_table.measured_pixels(dataset)
-    assert pixels.altered is not None and len(measured) <= len(pixels.altered) - 256
+    monkeypatch.setattr(attribute_table, "measure_altered", counted(1000))
+    altered = attribute_table._altered(dataset)
+    assert len(altered) == 320 and len(measured) <= 320 - 128
 
 
 def test_attributes_are_written_and_read_back(dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:

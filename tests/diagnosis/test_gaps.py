@@ -207,10 +207,10 @@ def test_what_an_annotation_explains_is_its_symptom_value_against_value(toys: Da
         AttributeColumn("weight", None, weight),
     ]
     gaps = find_gaps(columns, bound, toys.labels)
-    given = gaps.given("viewpoint")
-    assert (np.abs(gaps.task_z[-2]) > 3).all() and np.abs(given.task_z[-2]).mean() < 1.2
-    assert given.task_z[-1, 0] > 3
-    np.testing.assert_allclose(np.nan_to_num(given.task_z[: len(viewpoints)]), 0, atol=1e-6)
+    conditional = gaps.given("viewpoint")
+    assert (np.abs(gaps.task_z[-2]) > 3).all() and np.abs(conditional.task_z[-2]).mean() < 1.2
+    assert conditional.task_z[-1, 0] > 3
+    np.testing.assert_allclose(np.nan_to_num(conditional.task_z[: len(viewpoints)]), 0, atol=1e-6)
     for task in range(20):
         causes = {each.attribute: each for each in findings(gaps, task, bed[task].classes)}
         assert next(iter(causes)) == "viewpoint" and "tilt" not in causes

@@ -75,13 +75,13 @@ class Scope:
     shift: Floats | None  # [F] of the scores of all forms
     length: float  # ‖d‖² of the descriptors, without what chance gives
     size: float  # n: images that the shift is worth
-    given: Callable[[str], Scope]  # what is left, value against value of an attribute
+    value_by_value: Callable[[str], Scope]  # what is left, value against value of an attribute
 
 
-def task_scope(gaps: Gaps, task: int, given: str | None = None) -> Scope:
+def task_scope(gaps: Gaps, task: int, attribute: str | None = None) -> Scope:
     """Build the scope of a task as a whole."""
     groups = np.flatnonzero(gaps.groups.task == task)
-    source = gaps if given is None else gaps.given(given)
+    source = gaps if attribute is None else gaps.given(attribute)
     size = len(groups) ** 2 / max(float((1 / gaps.size[groups]).sum()), 1e-9)
     return Scope(
         gaps.task_p[:, task],
@@ -93,9 +93,9 @@ def task_scope(gaps: Gaps, task: int, given: str | None = None) -> Scope:
     )
 
 
-def class_scope(gaps: Gaps, group: int, given: str | None = None) -> Scope:
+def class_scope(gaps: Gaps, group: int, attribute: str | None = None) -> Scope:
     """Build the scope of one class of one task."""
-    source, size = gaps if given is None else gaps.given(given), float(gaps.size[group])
+    source, size = gaps if attribute is None else gaps.given(attribute), float(gaps.size[group])
     return Scope(
         gaps.p[:, group],
         source.z[:, group],
@@ -137,7 +137,7 @@ def name_causes(gaps: Gaps, scope: Scope, real: Sequence[int]) -> list[Named]:
     remaining = scope
     for cause in causes[:1]:
         if gaps.columns[cause.column].value is not None:
-            remaining = scope.given(gaps.columns[cause.column].attribute)
+            remaining = scope.value_by_value(gaps.columns[cause.column].attribute)
     by_form, unnamed = list[Named](), seen
     if gaps.signatures is not None and remaining.shift is not None:
         by_form, unnamed = _alterations(gaps, gaps.signatures, remaining, seen)
@@ -160,7 +160,7 @@ def _explained(gaps: Gaps, scope: Scope, causes: list[Named], column: int) -> bo
     for number, cause in enumerate(causes):
         chief = gaps.columns[cause.column]
         if chief.value is not None:  # value against value
-            remaining, related = abs(float(scope.given(chief.attribute).z[column])), True
+            remaining, related = abs(float(scope.value_by_value(chief.attribute).z[column])), True
         else:
             rho = float(np.clip(gaps.correlation[cause.column, column], -0.999, 0.999))
             remaining = abs(z - rho * scope.z[cause.column]) / np.sqrt(1 - rho**2)
