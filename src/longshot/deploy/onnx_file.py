@@ -133,7 +133,8 @@ class Geometry(nn.Module):
         resize, crop = arguments.get("resize", [""]), arguments.get("central_crop", [])
         self.filter = resize[-1] if resize[-1] in _REACH else "bilinear"
         self.sides = [int(side) for side in resize if side.isdigit()]
-        self.even, self.gray = "even" in crop, "grayscale" in names
+        gray = names.index("grayscale") if "grayscale" in names else -1
+        self.even, self.gray = "even" in crop, "" if gray < 0 else "after" if "resize" in names[:gray] else "before"
         shape = [name for name in names if name not in ("decode", "grayscale")]
         words = {*resize, *crop, *arguments["decode"]} - {"", "even", *_REACH}
         simple = shape in (["resize"], ["resize", "central_crop"])
@@ -146,22 +147,25 @@ class Geometry(nn.Module):
 
     def forward(self, photo: Tensor) -> Tensor:
         pixels = photo.double()
-        if self.gray:  # Pillow's weights of 16 bits
-            weights = torch.tensor([19595.0, 38470.0, 7471.0], dtype=torch.float64)
-            pixels = ((pixels @ weights + 32768) / 65536).floor()[..., None].expand(-1, -1, 3)
+        if self.gray == "before":
+            pixels = _gray(pixels)
         ones = torch.ones_like(pixels[..., 0])
         rows, columns = ones[:, 0].cumsum(0) - 1, ones[0].cumsum(0) - 1  # 0, 1, 2 … as many as there are
-        height, width = rows[-1] + 1, columns[-1] + 1
+        height, width = rows[-1:] + 1, columns[-1:] + 1  # of one number each: scalars would be exported as float32
         if len(self.sides) == 2:
-            sides = [torch.tensor(float(side), dtype=torch.float64) for side in self.sides]
+            sides = [torch.tensor([float(side)], dtype=torch.float64) for side in self.sides]
         else:
             side, short = float(self.sides[0]), torch.minimum(height, width)
             sides = [(side * each / short).floor() for each in (height, width)]
         across = self._weights(columns, width, sides[1], self.size[1])  # [w, W]
         down = self._weights(rows, height, sides[0], self.size[0])  # [h, H]
-        pixels = _rounded(across @ pixels)  # [H, w, 3]
-        sized = _rounded(down @ pixels.reshape(pixels.shape[0], self.size[1] * 3))
-        return sized.reshape(1, *self.size, 3).to(torch.uint8)
+        narrow = _rounded(across @ pixels)  # [H, w, 3]
+        sized = _rounded(down @ narrow.reshape(-1, self.size[1] * 3)).reshape(1, *self.size, 3)
+        if len(self.sides) == 2:  # rows first where there are too many rows and too few columns
+            low = _rounded(torch.einsum("hk,kwc->hwc", down, pixels))
+            turned = (height > sides[0]) & (width < sides[1])
+            sized = torch.where(turned, _rounded(across @ low), sized)
+        return (_gray(sized) if self.gray == "after" else sized).to(torch.uint8)
 
     def _weights(self, places: Tensor, length: Tensor, target: Tensor, kept: int) -> Tensor:
         """Return Pillow's weights [kept, length] of the middle ``kept`` of ``target`` pixels, times 2²²."""
@@ -169,7 +173,7 @@ class Geometry(nn.Module):
         start = (border / 2).round() if self.even else (border / 2).floor()
         scale = length / target
         wide = scale.clamp(min=1.0)
-        centre = ((start + torch.arange(kept, dtype=torch.float64) + 0.5) * scale)[:, None]
+        centre = ((torch.arange(kept, dtype=torch.float64) + start + 0.5) * scale)[:, None]
         reach = _REACH[self.filter] * wide
         first, last = (centre - reach + 0.5).floor().clamp(min=0.0), (centre + reach + 0.5).floor()
         apart = ((places + 0.5 - centre) / wide).abs()
@@ -182,6 +186,12 @@ class Geometry(nn.Module):
         values = torch.where((places >= first) & (places < last), values, torch.zeros_like(values))
         values = values / values.sum(1, keepdim=True) * 2.0**_BITS
         return torch.where(values < 0, (values - 0.5).ceil(), (values + 0.5).floor())
+
+
+def _gray(pixels: Tensor) -> Tensor:
+    """Return three equal channels by Pillow's weights of 16 bits."""
+    weights = torch.tensor([[19595.0], [38470.0], [7471.0]], dtype=torch.float64)
+    return ((pixels @ weights + 32768) / 65536).floor().repeat(*[1] * (pixels.ndim - 1), 3)
 
 
 def _rounded(sums: Tensor) -> Tensor:
