@@ -68,22 +68,40 @@ def summary_lines(choice: Choice) -> list[str]:
 
 def screen(choice: Choice) -> str:
     """Return what the terminal shows."""
-    return "\n\n".join(["\n".join(summary_lines(choice)), terminal(certified_sheet(choice)), terminal(class_sheet(choice, _WORST))])
+    return "\n\n".join(
+        [
+            "\n".join(summary_lines(choice)),
+            terminal(certified_sheet(choice)),
+            terminal(class_sheet(choice, _WORST)),
+        ]
+    )
 
 
 def record(choice: Choice) -> dict[str, Any]:
     """Return everything as plain values."""
     keys = choice.dataset.keys
     certified = [
-        {**vars(row), **{name: getattr(row, name).as_dict() for name in ("chosen", "random", "gain")}} for row in choice.certified
+        {**vars(row), **{name: getattr(row, name).as_dict() for name in ("chosen", "random", "gain")}}
+        for row in choice.certified
     ]
     classes = [
-        {**vars(row), **{name: [keys[number].as_py() for number in getattr(row, name)] for name in ("references", "unserved")}}
+        {
+            **vars(row),
+            **{
+                name: [keys[number].as_py() for number in getattr(row, name)]
+                for name in ("references", "unserved")
+            },
+        }
         for row in choice.classes
     ]
     for row in classes:
         row |= {name: None for name in ("chosen", "random") if np.isnan(row[name])}
-    return {"dataset": choice.dataset.name, "certified": certified, "classes": classes, "left_out": list(choice.left_out)}
+    return {
+        "dataset": choice.dataset.name,
+        "certified": certified,
+        "classes": classes,
+        "left_out": list(choice.left_out),
+    }
 
 
 def references_json(choice: Choice) -> str:
@@ -118,8 +136,14 @@ def render_choice(choice: Choice) -> str:
     ]
     if missing:
         sections.insert(2, Section("missing", "What is missing", {"groups": missing}, "dataset_odd"))
-    counts = [count(data.class_ids, "class", "classes"), count(choice.rows, "reference"), count(len(data), "photo")]
-    return write_page(f"References of {data.name}", sections, counts=counts, style="dataset.css", sortable=True)
+    counts = [
+        count(data.class_ids, "class", "classes"),
+        count(choice.rows, "reference"),
+        count(len(data), "photo"),
+    ]
+    return write_page(
+        f"References of {data.name}", sections, counts=counts, style="dataset.css", sortable=True
+    )
 
 
 def _pictures(choice: Choice, rows: Sequence[int]) -> list[dict[str, str]]:

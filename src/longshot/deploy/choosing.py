@@ -17,11 +17,22 @@ from numpy.typing import NDArray
 
 import longshot
 from longshot.audit import find_copies
-from longshot.base import Bools, Floats, Ints, UserError, claim_output, count, deliver_text, note, progress, with_engine
+from longshot.base import (
+    Bools,
+    Floats,
+    Ints,
+    UserError,
+    claim_output,
+    count,
+    deliver_text,
+    note,
+    progress,
+    with_engine,
+)
 from longshot.deploy.choosing_search import Looks, choose_rows, share_photos
 from longshot.deploy.fitting import default_network
 from longshot.models import joint_suspects
-from longshot.statistics import Interval, clustered_interval, mean_interval
+from longshot.statistics import Interval, mean_interval
 
 if TYPE_CHECKING:
     from longshot import Dataset
@@ -154,7 +165,7 @@ def choose(
     shot : int, at least 1
         References per class.
     photos : int, at least 2, optional
-        References of all classes together: hard classes get more of them. In place of ``shot``.
+        References of all classes together: hard classes get more of them. In position of ``shot``.
     backbones : str or list of those, optional
         Network that chooses; may be repeated. Default: every EfficientNet-Lite but the judge.
     judge : BACKBONE, str, optional
@@ -191,7 +202,10 @@ def choose(
             claim_output(path, kind, force=force, name=name)
     data = dataset if isinstance(dataset, longshot.Dataset) else longshot.open_dataset(dataset, skip_bad=True)
     if len(data.class_ids) < 2:
-        raise UserError(f"'{data.name}' has 1 class, and 2 are needed", "put the photos of each class into a folder of its own")
+        raise UserError(
+            f"'{data.name}' has 1 class, and 2 are needed",
+            "put the photos of each class into a folder of its own",
+        )
     if photos is not None and photos < len(data.class_ids):
         raise UserError(
             f"{{photos:{photos}}} are fewer than the {len(data.class_ids):,} classes of '{data.name}', and each needs one",
@@ -199,7 +213,9 @@ def choose(
         )
     certifier = judge or default_network()
     choosers = _choosers(backbones, certifier)
-    features = {name: longshot.embed(data, name, device=device) for name in dict.fromkeys([certifier, *choosers])}
+    features = {
+        name: longshot.embed(data, name, device=device) for name in dict.fromkeys([certifier, *choosers])
+    }
     _, copies = find_copies(data)
     group = np.arange(len(data)) if copies is None else copies.group
     suspected = np.zeros(len(data), bool)
@@ -215,15 +231,23 @@ def choose(
     results: dict[str, list[_Part]] = {name: [] for name in features}
     with progress("choose", total=FOLDS + 1, unit="parts") as bar:
         for number in range(FOLDS):
-            asked, pool = part == number, part != number
+            queries, pool = part == number, part != number
             clean = _usable(usable & pool, data.labels, pool)
             numbers = np.minimum(shots, np.bincount(data.labels[clean], minlength=len(shots)))
             every = Looks([looks[name] for name in choosers], data.labels)
             chosen = choose_rows(every, clean, pool, numbers, seed)
             for name, array in looks.items():
-                results[name].append(_compare(array, data.labels, chosen, pool, asked, numbers, draws, seed + number))
+                results[name].append(
+                    _compare(array, data.labels, chosen, pool, queries, numbers, draws, seed + number)
+                )
             bar.advance()
-        rows = choose_rows(Looks([looks[name] for name in choosers], data.labels), usable, np.ones(len(data), bool), shots, seed)
+        rows = choose_rows(
+            Looks([looks[name] for name in choosers], data.labels),
+            usable,
+            np.ones(len(data), bool),
+            shots,
+            seed,
+        )
         bar.advance()
     certified = [_certify(name, name in choosers, results[name]) for name in features]
     classes = _classes(data, rows, results[certifier], looks[certifier], seed)
@@ -243,7 +267,9 @@ def _choosers(backbones: Any, certifier: str) -> list[str]:
     rows = longshot.list_backbones()
     names = [row["name"] for row in rows if row["name"].startswith("efficientnet-lite") and row["installed"]]
     if not [name for name in names if name != certifier]:
-        note(f"'{certifier}' chooses and certifies: no other network is installed, so the gain is that of its own choice")
+        note(
+            f"'{certifier}' chooses and certifies: no other network is installed, so the gain is that of its own choice"
+        )
         return [certifier]
     return [name for name in names if name != certifier]
 
@@ -272,7 +298,7 @@ def _deal(group: Ints, labels: NDArray[Any], seed: int) -> Ints:
 class _Part:
     """Answers of one network about one part of the photos."""
 
-    asked: Ints  # rows
+    queries: Ints  # rows
     right: Bools  # with chosen references
     answers: Ints
     random: Floats  # share of the draws that are right, for each photo
@@ -284,18 +310,21 @@ def _compare(
     labels: NDArray[Any],
     chosen: Ints,
     pool: Bools,
-    asked: Bools,
+    queries: Bools,
     numbers: Ints,
     draws: int,
     seed: int,
 ) -> _Part:
     """Ask about a part of the photos, with chosen references and with random ones from the same pool."""
     units = Looks([array], labels, pool).units[0]
-    rows, own = np.flatnonzero(pool), np.flatnonzero(asked)
+    rows, own = np.flatnonzero(pool), np.flatnonzero(queries)
     between = units[own] @ units[rows].T  # [Q, P]
-    within = [units[rows[labels[rows] == number]] @ units[rows[labels[rows] == number]].T for number in range(len(numbers))]
-    place = np.full(len(labels), -1)
-    place[rows] = np.arange(len(rows))
+    within = [
+        units[rows[labels[rows] == number]] @ units[rows[labels[rows] == number]].T
+        for number in range(len(numbers))
+    ]
+    position = np.full(len(labels), -1)
+    position[rows] = np.arange(len(rows))
     starts = np.searchsorted(labels[rows], np.arange(len(numbers)))
     generator = np.random.default_rng(seed)
 
@@ -307,12 +336,14 @@ def _compare(
             scores[:, number] = between[:, positions].sum(1) / length
         return scores.argmax(1)
 
-    best = answers([place[chosen[labels[chosen] == number]] for number in range(len(numbers))])
+    best = answers([position[chosen[labels[chosen] == number]] for number in range(len(numbers))])
     sizes = np.bincount(labels[rows], minlength=len(numbers))
     most = max(2, min(draws, _ANSWERS // max(1, len(own) * int(numbers.sum()))))
     hits, shares = np.zeros(len(own)), np.empty(most)
     for draw in range(most):
-        picked = [starts[c] + generator.choice(sizes[c], numbers[c], replace=False) for c in range(len(numbers))]
+        picked = [
+            starts[c] + generator.choice(sizes[c], numbers[c], replace=False) for c in range(len(numbers))
+        ]
         right = answers(picked) == labels[own]
         hits += right
         shares[draw] = right.mean()
@@ -323,44 +354,68 @@ def _certify(name: str, chose: bool, parts: Sequence[_Part]) -> Certified:
     """Join the parts: means over all photos, with intervals for other photos of these classes."""
     right = np.concatenate([part.right for part in parts]).astype(float)
     random = np.concatenate([part.random for part in parts])
-    sizes = np.array([len(part.asked) for part in parts]) / len(right)
+    sizes = np.array([len(part.queries) for part in parts]) / len(right)
     best = float(sum(size * part.draws.max() for size, part in zip(sizes, parts, strict=True)))
-    worse = float(sum(size * (part.draws < part.right.mean()).mean() for size, part in zip(sizes, parts, strict=True)))
+    worse = float(
+        sum(size * (part.draws < part.right.mean()).mean() for size, part in zip(sizes, parts, strict=True))
+    )
     draws = min(len(part.draws) for part in parts)
-    return Certified(name, chose, mean_interval(right), mean_interval(random), mean_interval(right - random), best, worse, draws)
+    return Certified(
+        name,
+        chose,
+        mean_interval(right),
+        mean_interval(random),
+        mean_interval(right - random),
+        best,
+        worse,
+        draws,
+    )
 
 
-def _classes(data: Dataset, rows: Ints, parts: Sequence[_Part], array: NDArray[np.float32], seed: int) -> list[ClassChoice]:
+def _classes(
+    data: Dataset, rows: Ints, parts: Sequence[_Part], array: NDArray[np.float32], seed: int
+) -> list[ClassChoice]:
     """Return a row per class, with the group of its photos that its references serve worst."""
-    asked, right, answers, random = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("asked", "right", "answers", "random")
+    queries, right, answers, random = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("queries", "right", "answers", "random")
     )
     labels, classes = data.labels, []
     units = Looks([array], labels).units[0]
     for number, class_id in enumerate(data.class_ids):
-        own = np.flatnonzero(labels[asked] == number)
+        own = np.flatnonzero(labels[queries] == number)
         wrong = np.bincount(answers[own][~right[own]], minlength=len(data.class_ids))
         taken = data.class_ids[int(wrong.argmax())] if wrong.any() else ""
         missing, unserved = "", np.empty(0, np.int64)
         if len(own) >= 6 and not right[own].all():
             from longshot.deploy.choosing_search import groups_of
 
-            looks = groups_of(units[asked[own]], 3, seed)
-            missing, unserved = _missing(data, asked[own], right[own], looks)
+            looks = groups_of(units[queries[own]], 3, seed)
+            missing, unserved = _missing(data, queries[own], right[own], looks)
         mean = [float(values[own].mean()) if len(own) else float("nan") for values in (right, random)]
         chosen = tuple(rows[labels[rows] == number].tolist())
-        classes.append(ClassChoice(class_id, chosen, len(own), mean[0], mean[1], taken, missing, tuple(unserved.tolist())))
+        classes.append(
+            ClassChoice(
+                class_id, chosen, len(own), mean[0], mean[1], taken, missing, tuple(unserved.tolist())
+            )
+        )
     return sorted(classes, key=lambda each: (np.nan_to_num(each.chosen, nan=2.0), each.class_id))
 
 
 def _missing(data: Dataset, rows: Ints, right: Bools, looks: Ints) -> tuple[str, Ints]:
     """Say of which photos a class has too few: a value of an attribute where there are any, else a group of looks."""
     candidates: list[tuple[float, str, Bools]] = []
-    columns = {} if data.attributes is None else {name: data.attributes[name].to_pylist() for name in data.attributes.column_names}
+    columns = (
+        {}
+        if data.attributes is None
+        else {name: data.attributes[name].to_pylist() for name in data.attributes.column_names}
+    )
     for name, values in columns.items():
         here = np.array([str(values[row]) for row in rows])
         for value in np.unique(here) if len(np.unique(here)) <= 10 else ():
-            candidates.append((_shortfall(right, here == value), f"photos with {name} {value}", here == value))
+            candidates.append(
+                (_shortfall(right, here == value), f"photos with {name} {value}", here == value)
+            )
     for number in np.unique(looks) if not candidates else ():
         candidates.append((_shortfall(right, looks == number), "photos like these", looks == number))
     short, words, members = max(candidates, key=lambda each: each[0], default=(0.0, "", right))

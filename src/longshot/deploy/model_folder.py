@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from longshot import __version__
-from longshot.base import LooseRecord, Record, UserError, claim_folder, deliver_text, hash_json, json_text, read_json
+from longshot.base import (
+    LooseRecord,
+    Record,
+    UserError,
+    claim_folder,
+    deliver_text,
+    hash_json,
+    json_text,
+    read_json,
+)
 
 MODEL, MANIFEST, HEAD = "model.json", "manifest.json", "head.safetensors"
 REFERENCES, NETWORK, CARD, PAGE = "references.json", "network.onnx", "card.md", "card.html"
@@ -96,7 +105,9 @@ def write_model(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def is_model(path: object) -> bool:
     """Tell whether a path is the folder of a shipped model."""
-    return isinstance(path, str | Path) and (Path(path) / MANIFEST).is_file() and (Path(path) / MODEL).is_file()
+    return (
+        isinstance(path, str | Path) and (Path(path) / MANIFEST).is_file() and (Path(path) / MODEL).is_file()
+    )
 
 
 def claim_model(out: str | Path) -> None:
@@ -113,8 +124,8 @@ def read_files(folder: Path) -> dict[str, bytes]:
         )
     path = folder / MANIFEST
     manifest = read_json(Manifest, path, f"The model {folder}: {MANIFEST}")
-    whole = json_text({"format": 1, "files": manifest.files, "seal": hash_json(manifest.files)})
-    if path.read_text("utf-8") != whole:
+    text = json_text({"format": 1, "files": manifest.files, "seal": hash_json(manifest.files)})
+    if path.read_text("utf-8") != text:
         raise UserError(f"The model {folder} was altered: {MANIFEST} is not as it was written", remedy)
     if missing := [name for name in _NEEDED if name not in manifest.files]:
         raise UserError(f"The model {folder} is not whole: its manifest has no {missing[0]}", remedy)
@@ -125,7 +136,9 @@ def read_files(folder: Path) -> dict[str, bytes]:
         try:
             contents[name] = (folder / name).read_bytes()
         except OSError as error:
-            raise UserError(f"The model {folder} is not whole: {name} cannot be read ({error.strerror})", remedy) from error
+            raise UserError(
+                f"The model {folder} is not whole: {name} cannot be read ({error.strerror})", remedy
+            ) from error
         if hashlib.sha256(contents[name]).hexdigest() != digest:
             raise UserError(
                 f"The model {folder} was altered: {name} has {len(contents[name]):,} bytes that are not those that were "

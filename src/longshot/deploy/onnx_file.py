@@ -78,7 +78,9 @@ def classifier_graph(model: Classifier) -> bytes:
 
     transform = model.network.transform
     photo = torch.zeros(8, 9, 3, dtype=torch.uint8)
-    vectors = torch.zeros(1, model.head.support.shape[1] if model.head.form != "scores" else len(model.classes))
+    vectors = torch.zeros(
+        1, model.head.support.shape[1] if model.head.form != "scores" else len(model.classes)
+    )
     front = _graph(Geometry(transform), photo, ["pixels"], ["sized"], {"pixels": {0: "height", 1: "width"}})
     back = _graph(_Answer(model), vectors, ["vectors"], ["probabilities", "similarity", "known"], {})
     middle = load_from_string(model.network.onnx)
@@ -92,10 +94,10 @@ def classifier_graph(model: Classifier) -> bytes:
     )
     for name in ("pixels", "vectors"):  # the network's own input must not be called as the whole file's
         _rename(middle.graph, name, f"network/{name}")
-    whole = join(front, middle, io_map=[("sized", "network/pixels")])
-    whole = join(whole, back, io_map=[("network/vectors", "vectors")])
+    joined = join(front, middle, io_map=[("sized", "network/pixels")])
+    joined = join(joined, back, io_map=[("network/vectors", "vectors")])
     helper.set_model_props(
-        whole,
+        joined,
         {
             "longshot-classifier": model.facts.longshot,
             "classes": json.dumps(list(model.classes)),
@@ -103,7 +105,7 @@ def classifier_graph(model: Classifier) -> bytes:
             "threshold": json.dumps(model.facts.threshold),
         },
     )
-    content: bytes = whole.SerializeToString()
+    content: bytes = joined.SerializeToString()
     return content
 
 
@@ -134,7 +136,10 @@ class Geometry(nn.Module):
         self.filter = resize[-1] if resize[-1] in _REACH else "bilinear"
         self.sides = [int(side) for side in resize if side.isdigit()]
         gray = names.index("grayscale") if "grayscale" in names else -1
-        self.even, self.gray = "even" in crop, "" if gray < 0 else "after" if "resize" in names[:gray] else "before"
+        self.even, self.gray = (
+            "even" in crop,
+            "" if gray < 0 else "after" if "resize" in names[:gray] else "before",
+        )
         shape = [name for name in names if name not in ("decode", "grayscale")]
         words = {*resize, *crop, *arguments["decode"]} - {"", "even", *_REACH}
         simple = shape in (["resize"], ["resize", "central_crop"])
@@ -151,7 +156,10 @@ class Geometry(nn.Module):
             pixels = _gray(pixels)
         ones = torch.ones_like(pixels[..., 0])
         rows, columns = ones[:, 0].cumsum(0) - 1, ones[0].cumsum(0) - 1  # 0, 1, 2 … as many as there are
-        height, width = rows[-1:] + 1, columns[-1:] + 1  # of one number each: scalars would be exported as float32
+        height, width = (
+            rows[-1:] + 1,
+            columns[-1:] + 1,
+        )  # of one number each: scalars would be exported as float32
         if len(self.sides) == 2:
             sides = [torch.tensor([float(side)], dtype=torch.float64) for side in self.sides]
         else:
@@ -167,13 +175,13 @@ class Geometry(nn.Module):
             sized = torch.where(turned, _rounded(across @ low), sized)
         return (_gray(sized) if self.gray == "after" else sized).to(torch.uint8)
 
-    def _weights(self, places: Tensor, length: Tensor, target: Tensor, kept: int) -> Tensor:
-        """Return Pillow's weights [kept, length] of the middle ``kept`` of ``target`` pixels, times 2²²."""
-        border = target - kept
+    def _weights(self, places: Tensor, length: Tensor, target: Tensor, count: int) -> Tensor:
+        """Return Pillow's weights [count, length] of the middle ``count`` of ``target`` pixels, times 2²²."""
+        border = target - count
         start = (border / 2).round() if self.even else (border / 2).floor()
         scale = length / target
         wide = scale.clamp(min=1.0)
-        centre = ((torch.arange(kept, dtype=torch.float64) + start + 0.5) * scale)[:, None]
+        centre = ((torch.arange(count, dtype=torch.float64) + start + 0.5) * scale)[:, None]
         reach = _REACH[self.filter] * wide
         first, last = (centre - reach + 0.5).floor().clamp(min=0.0), (centre + reach + 0.5).floor()
         apart = ((places + 0.5 - centre) / wide).abs()
@@ -199,7 +207,9 @@ def _rounded(sums: Tensor) -> Tensor:
     return ((sums + 2.0 ** (_BITS - 1)) / 2.0**_BITS).floor().clamp(0.0, 255.0)
 
 
-def _graph(module: nn.Module, example: Tensor, inputs: list[str], outputs: list[str], axes: dict[str, Any]) -> Any:
+def _graph(
+    module: nn.Module, example: Tensor, inputs: list[str], outputs: list[str], axes: dict[str, Any]
+) -> Any:
     """Export a module as an ONNX model."""
     from onnx import load_from_string
 

@@ -40,17 +40,23 @@ def list_photos(photos: Photos) -> list[tuple[str, Photo]]:
         Files of other kinds in a folder are noted and left out.
     """
     if isinstance(photos, Dataset):
-        return list(zip(photos.keys.to_pylist(), ((photos.store, row) for row in range(len(photos))), strict=True))
+        return list(
+            zip(photos.keys.to_pylist(), ((photos.store, row) for row in range(len(photos))), strict=True)
+        )
     if isinstance(photos, str | Path):
         return _at(photos)
     if isinstance(photos, Image.Image) or (isinstance(photos, np.ndarray) and photos.ndim == 3):
         return [("photo 1", (GivenPictures((photos,)), 0))]
     if not isinstance(photos, Iterable):
-        raise UserError(f"Photos are a {type(photos).__name__}; give paths, URLs, pictures or arrays [H, W, 3] of bytes")
+        raise UserError(
+            f"Photos are a {type(photos).__name__}; give paths, URLs, pictures or arrays [H, W, 3] of bytes"
+        )
     listed: list[tuple[str, Photo]] = []
     for number, item in enumerate(photos):
         part = _at(item) if isinstance(item, str | Path) else list_photos(item)
-        listed += [(f"photo {number + 1}", part[0][1])] if not isinstance(item, str | Path | Dataset) else part
+        listed += (
+            [(f"photo {number + 1}", part[0][1])] if not isinstance(item, str | Path | Dataset) else part
+        )
     return listed
 
 
@@ -67,7 +73,9 @@ def _at(location: str | Path) -> list[tuple[str, Photo]]:
             note(f"{text}.")
         keys = [*tree.scan.stray, *tree.scan.keys.to_pylist()]
         if not keys:
-            raise UserError(f"There is no image in {shown}", "give an image, or a folder or an archive with images")
+            raise UserError(
+                f"There is no image in {shown}", "give an image, or a folder or an archive with images"
+            )
         store, base = tree.store(pa.array(keys)), shown.rstrip("/")
         names = keys if len(keys) and is_url(location) else [f"{base}/{key}" for key in keys]
         return list(zip(names, ((store, row) for row in range(len(keys))), strict=True))

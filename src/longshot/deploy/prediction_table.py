@@ -83,7 +83,9 @@ class Predictions:
     def accepted(self) -> NDArray[np.bool_]:
         """Tell which photos are taken for one of the classes, [n]."""
         threshold = self.model.facts.threshold
-        return np.isfinite(self.similarity) & (self.similarity >= (-np.inf if threshold is None else threshold))
+        return np.isfinite(self.similarity) & (
+            self.similarity >= (-np.inf if threshold is None else threshold)
+        )
 
     @property
     def classes(self) -> list[str]:
@@ -95,7 +97,12 @@ class Predictions:
         rows, accepted = [], self.accepted
         for position, photo in enumerate(self.photos):
             problem = self.problems.get(position, "")
-            row: dict[str, Any] = dict.fromkeys(_COLUMNS) | {"photo": photo, "class": "", "nearest": [], "problem": problem}
+            row: dict[str, Any] = dict.fromkeys(_COLUMNS) | {
+                "photo": photo,
+                "class": "",
+                "nearest": [],
+                "problem": problem,
+            }
             if not problem:
                 best = int(self.probabilities[position].argmax())
                 row["nearest_class"] = self.model.classes[best]
@@ -114,7 +121,9 @@ class Predictions:
             Column("Nearest class", lambda row: row["nearest_class"] or row["problem"], key="nearest_class"),
         )
         rows, more = self.rows(), len(self) - _SHOWN
-        return terminal(make_sheet(columns, rows[:_SHOWN], note=f"{count(more, 'photo')} more." if more > 0 else ""))
+        return terminal(
+            make_sheet(columns, rows[:_SHOWN], note=f"{count(more, 'photo')} more." if more > 0 else "")
+        )
 
     def save(self, out: str | Path, *, force: bool = False) -> None:
         """Write the rows as CSV, JSON lines, Parquet, or a page with pictures.
@@ -149,13 +158,21 @@ class Predictions:
         for position, row in enumerate(self.rows()[:_PICTURED]):
             store, number = self.sources[position]
             picture = "" if row["problem"] else thumbnail(store.read(number), SIDE)
-            near = [self.model.references[number] for number in self.nearest[position]] if not row["problem"] else []
+            near = (
+                [self.model.references[number] for number in self.nearest[position]]
+                if not row["problem"]
+                else []
+            )
             cards.append({**row, "picture": picture, "name": names.get(row["class"], row["class"]),
                           "guess": names.get(row["nearest_class"], ""),
                           "near": [{"source": each.thumbnail, "key": f"{names[each.class_id]}: {each.key}"} for each in near]})  # fmt: skip
         counts = [count(len(self), "photo"), f"{int(self.accepted.sum()):,} answered"]
         counts += [f"{len(self.problems):,} unreadable"] if self.problems else []
-        facts = {"cards": cards, "more": max(0, len(self) - _PICTURED), "threshold": self.model.facts.threshold}
+        facts = {
+            "cards": cards,
+            "more": max(0, len(self) - _PICTURED),
+            "threshold": self.model.facts.threshold,
+        }
         sections = [Section("answers", "Answers", facts, "predictions")]
         return write_page("Predictions", sections, counts=counts, style="dataset.css")
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from longshot.base import Preprocessing, UserError, note, progress, parse_preprocessing
+from longshot.base import Preprocessing, UserError, note, parse_preprocessing, progress
 from longshot.models import Backbone, ModuleBackbone, NotExportable, difference, export_onnx, read_pixels
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ def onnx_network(file: bytes, preprocessing: str) -> ShippedNetwork:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # threads of its own would compete with ours
+    options.intra_op_num_threads = options.inter_op_num_threads = (
+        1  # threads of its own would compete with ours
+    )
     options.log_severity_level = 3
     session: Any = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
@@ -102,7 +104,11 @@ def ship_network(backbone: Backbone, examples: NDArray[np.uint8]) -> ShippedNetw
     """
     plain = backbone_network(backbone)
     module: nn.Module = backbone.module if isinstance(backbone, ModuleBackbone) else nn.Identity()
-    run = type(backbone).run if isinstance(backbone, ModuleBackbone) else lambda _, images: backbone.forward(images)
+    run = (
+        type(backbone).run
+        if isinstance(backbone, ModuleBackbone)
+        else lambda _, images: backbone.forward(images)
+    )
     strict = not isinstance(backbone, ModuleBackbone) or backbone.own_code
     try:
         return exported(module, run, backbone.transform, examples, plain.run(examples), strict=strict)
@@ -126,10 +132,10 @@ def exported(
     file = export_onnx(module.cpu(), run, transform, None, strict=strict)
     try:
         network = onnx_network(file, transform.text)
-        both = network.run(examples), np.concatenate([network.run(each[None]) for each in examples[:2]])
+        answers = network.run(examples), np.concatenate([network.run(each[None]) for each in examples[:2]])
     except Exception as error:  # a runtime raises classes of its own
         raise NotExportable(f"ONNX Runtime cannot run it ({' '.join(str(error).split())[:200]})") from error
-    apart = max(difference(both[0], reference), difference(both[1], reference[:2]))
+    apart = max(difference(answers[0], reference), difference(answers[1], reference[:2]))
     if not apart <= TOLERANCE:
         raise NotExportable(f"the exported network is {apart:.1e} away from PyTorch, more than {TOLERANCE:g}")
     return network

@@ -1,0 +1,91 @@
+"""Goals of references and shipped models, on photos: ``python -m benchmarks.shipped NAME=KNOWN:UNKNOWN …``.
+
+KNOWN and UNKNOWN are folders of class folders that share no class. Printed for each, as lines of a Markdown table: chosen
+references against random ones, seen by a network that did not choose, at 1, 3 and 5 shots; calibration and open set of
+models fitted on random references, over several draws of them. Temperature and threshold are set on photos of KNOWN that
+are no references and no near copies of one; calibration is measured on other classes than set it, the open set on UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import torch
+
+import longshot
+from longshot.audit import find_copies
+from longshot.deploy.heads import class_halves, fit_temperature, frozen_method, make_head, open_threshold
+from longshot.statistics import calibration, mean_interval
+
+RATE = 0.05
+
+
+def choices(name: str, folder: str, choosers: list[str], judge: str) -> None:
+    """Print what chosen references are worth."""
+    for shot in (1, 3, 5):
+        chosen = longshot.choose(folder, shot=shot, backbones=choosers, judge=judge)
+        for row in chosen.certified:
+            print(
+                f"| {name} | {shot} | {row.backbone}{' †' if row.chose else ''} | {row.chosen.text()} | {row.random.text()} | "
+                f"{row.gain.text('points')} | {100 * row.best:.1f} | {100 * row.worse:.1f} |",
+                flush=True,
+            )
+
+
+def models(name: str, folder: str, unknown: str, judge: str, method: str, draws: int) -> None:
+    """Print calibration and open set of models on random references."""
+    data = longshot.open_dataset(folder)
+    features, absent = longshot.embed(data, judge), longshot.embed(unknown, judge)
+    array, outside = (
+        np.asarray(features.array, np.float32),
+        torch.from_numpy(np.asarray(absent.array, np.float32)),
+    )
+    _, copies = find_copies(data)
+    group = np.arange(len(data)) if copies is None else copies.group
+    for shot in (1, 5):
+        rows = []
+        for draw in range(draws):
+            generator = np.random.default_rng(draw)
+            members = [np.flatnonzero(data.labels == number) for number in range(len(data.class_ids))]
+            picked = np.concatenate([generator.choice(each, shot, replace=False) for each in members])
+            head = make_head(frozen_method(method), array[picked], data.labels[picked], len(members))
+            queries = np.flatnonzero(~np.isin(group, group[picked]) & (group == np.arange(len(group))))
+            label = data.labels[queries].astype(np.int64)
+            with torch.no_grad():
+                vectors = torch.from_numpy(array[queries])
+                scores, near = head.scores(vectors).numpy(), head.similarities(vectors).numpy()
+                far = head.similarities(outside).amax(1).numpy()
+            sure = np.empty(len(label))
+            for setting in class_halves(label, draw):
+                logits = torch.from_numpy(scores[~setting].astype(float)) / fit_temperature(
+                    scores[setting], label[setting]
+                )
+                sure[~setting] = logits.softmax(1).amax(1).numpy()
+            right = scores.argmax(1) == label
+            threshold = open_threshold(near, label, RATE)
+            rows.append(
+                (
+                    right.mean(),
+                    calibration(np.minimum(sure, 1), right).ece,
+                    (far >= threshold).mean(),
+                    (near.max(1) >= threshold).mean(),
+                )
+            )
+        columns = [mean_interval(column).text() for column in np.array(rows).T]
+        print(f"| {name} | {shot} | {len(queries):,} | {' | '.join(columns)} |", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sets", nargs="+", metavar="NAME=KNOWN:UNKNOWN")
+    parser.add_argument("--chooser", action="append", default=[])
+    parser.add_argument("--judge", default="efficientnet-lite0")
+    parser.add_argument("--method", default="simpleshot")
+    parser.add_argument("--draws", type=int, default=10)
+    arguments = parser.parse_args()
+    for text in arguments.sets:
+        name, _, folders = text.partition("=")
+        folder, _, unknown = folders.partition(":")
+        models(name, folder, unknown, arguments.judge, arguments.method, arguments.draws)
+        choices(name, folder, arguments.chooser or ["efficientnet-lite1"], arguments.judge)
