@@ -1,9 +1,12 @@
 """Goals of references and shipped models, on photos: ``python -m benchmarks.shipped NAME=KNOWN:UNKNOWN …``.
 
-KNOWN and UNKNOWN are folders of class folders that share no class. Printed for each, as lines of a Markdown table: chosen
+KNOWN and UNKNOWN are folders of class folders that share no class. Printed for each, as lines of a Markdown table:
+chosen
 references against random ones, seen by a network that did not choose, at 1, 3 and 5 shots; calibration and open set of
-models fitted on random references, over several draws of them. Temperature and threshold are set on photos of KNOWN that
-are no references and no near copies of one; calibration is measured on other classes than set it, the open set on UNKNOWN.
+models fitted on random references, over several draws of them. Temperature and threshold are set on photos of
+KNOWN that
+are no references and no near copies of one; calibration is measured on other classes than set it, the open set on
+UNKNOWN.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ def choices(name: str, folder: str, choosers: list[str], judge: str) -> None:
         chosen = longshot.choose(folder, shot=shot, backbones=choosers, judge=judge)
         for row in chosen.certified:
             print(
-                f"| {name} | {shot} | {row.backbone}{' †' if row.chose else ''} | {row.chosen.text()} | {row.random.text()} | "
+                f"| {name} | {shot} | {row.backbone}{' †' if row.chose else ''} | {row.chosen.text()} | "
+                f"{row.random.text()} | "
                 f"{row.gain.text('points')} | {100 * row.best:.1f} | {100 * row.worse:.1f} |",
                 flush=True,
             )
@@ -76,6 +80,34 @@ def models(name: str, folder: str, unknown: str, judge: str, method: str, draws:
         print(f"| {name} | {shot} | {len(queries):,} | {' | '.join(columns)} |", flush=True)
 
 
+def open_sets(name: str, folder: str, unknown: str, judge: str, draws: int) -> None:
+    """Print false accepts where another half of all classes is left out in each draw."""
+    first, second = longshot.embed(folder, judge), longshot.embed(unknown, judge)
+    array = np.concatenate([np.asarray(each.array, np.float32) for each in (first, second)])
+    sizes = np.concatenate([np.diff(each.offsets) for each in (first, second)])
+    label, ridge = np.repeat(np.arange(len(sizes)), sizes), frozen_method("ridge")
+    for shot in (1, 5):
+        rows = []
+        for draw in range(draws):
+            generator = np.random.default_rng(draw)
+            inside = np.zeros(len(sizes), bool)
+            inside[generator.permutation(len(sizes))[: len(sizes) // 2]] = True
+            number = np.cumsum(inside) - 1
+            picked = np.concatenate(
+                [generator.choice(np.flatnonzero(label == each), shot, replace=False) for each in
+                np.flatnonzero(inside)]
+            )
+            head = make_head(ridge, array[picked], number[label[picked]], int(inside.sum()))
+            queries = np.setdiff1d(np.flatnonzero(inside[label]), picked)
+            near = head.similarities(torch.from_numpy(array[queries])).numpy()
+            far = head.similarities(torch.from_numpy(array[~inside[label]])).amax(1).numpy()
+            threshold = open_threshold(near, number[label[queries]], RATE)
+            share = [(far[label[~inside[label]] == each] >= threshold).mean() for each in np.flatnonzero(~inside)]
+            rows.append((np.mean(share), (near.max(1) >= threshold).mean()))
+        columns = [mean_interval(column).text() for column in np.array(rows).T]
+        print(f"| {name} | {shot} | {int(inside.sum())} | {' | '.join(columns)} |", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="+", metavar="NAME=KNOWN:UNKNOWN")
@@ -83,9 +115,14 @@ if __name__ == "__main__":
     parser.add_argument("--judge", default="efficientnet-lite0")
     parser.add_argument("--method", default="simpleshot")
     parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--open-sets", action="store_true", help="only false accepts, over random halves "
+    "of the classes")
     arguments = parser.parse_args()
     for text in arguments.sets:
         name, _, folders = text.partition("=")
         folder, _, unknown = folders.partition(":")
+        if arguments.open_sets:
+            open_sets(name, folder, unknown, arguments.judge, arguments.draws)
+            continue
         models(name, folder, unknown, arguments.judge, arguments.method, arguments.draws)
         choices(name, folder, arguments.chooser or ["efficientnet-lite1"], arguments.judge)

@@ -1,4 +1,6 @@
-"""Chosen references to read: one screen, a page with pictures and what is missing, plain values, and the file for ``fit``."""
+"""Chosen references to read: one screen, a page with pictures and what is missing, plain values, and the file
+for ``fit``.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ REFERENCES_FILE = OutputKind("list of references", {".json": has_json(kind="refe
 _WORST = 10  # classes on a screen
 _PICTURED = 6  # photos of what is missing
 _HOW = (
-    "Accuracy on photos that took no part in choosing, in %, ± half its 95 % interval for other photos of these classes. "
+    "Accuracy on photos that took no part in choosing, in %, ± half its 95 % interval for other photos "
+    "of these classes. "
     "Best: the best of the random draws, chosen after the event."
 )
 
@@ -60,7 +63,8 @@ def summary_lines(choice: Choice) -> list[str]:
     judges = [row.backbone for row in choice.certified if row.chose]
     first = choice.certified[0]
     return [
-        f"{count(choice.rows, 'reference')} of {count(choice.dataset.class_ids, 'class', 'classes')}, chosen by {' and '.join(judges)}",
+        f"{count(len(choice.rows), 'reference')} of {count(choice.dataset.class_ids, 'class', 'classes')}, "
+        f"chosen by {' and '.join(judges)}",
         f"{first.backbone}: {first.chosen.text()} % instead of {first.random.text()} % with random references",
         *(f"not chosen: {line}" for line in choice.left_out),
     ]
@@ -138,7 +142,7 @@ def render_choice(choice: Choice) -> str:
         sections.insert(2, Section("missing", "What is missing", {"groups": missing}, "dataset_odd"))
     counts = [
         count(data.class_ids, "class", "classes"),
-        count(choice.rows, "reference"),
+        count(len(choice.rows), "reference"),
         count(len(data), "photo"),
     ]
     return write_page(

@@ -1,7 +1,9 @@
 """``choose``: which photos should be the references of their classes, certified on photos that took no part.
 
-Networks choose together: photos whose class means tell the other photos' classes best, one from each group of looks. What
-that is worth is cross-fitted: chosen on three quarters of each class, measured on the last, four times over, by a network
+Networks choose together: photos whose class means tell the other photos' classes best, one from each group of
+looks. What
+that is worth is cross-fitted: chosen on three quarters of each class, measured on the last, four times over, by a
+network
 that did not choose, against random references of the same numbers.
 """
 
@@ -156,7 +158,8 @@ def choose(
     """Choose which photos should be the references of their classes, and measure what that is worth.
 
     Photos that are copies of others, and photos whose label looks wrong, are not chosen. The measured number is for
-    choosing in this way: it is cross-fitted, each part of the photos asked about references that were chosen without it.
+    choosing in this way: it is cross-fitted, each part of the photos asked about references that were chosen
+    without it.
 
     Parameters
     ----------
@@ -208,7 +211,8 @@ def choose(
         )
     if photos is not None and photos < len(data.class_ids):
         raise UserError(
-            f"{{photos:{photos}}} are fewer than the {len(data.class_ids):,} classes of '{data.name}', and each needs one",
+            f"{{photos:{photos}}} are fewer than the {len(data.class_ids):,} classes of '{data.name}', "
+            f"and each needs one",
             f"give {{photos:{2 * len(data.class_ids)}}} or more",
         )
     certifier = judge or default_network()
@@ -334,7 +338,7 @@ def _compare(
             inside = positions - starts[number]
             length = np.sqrt(max(float(within[number][np.ix_(inside, inside)].sum()), 1e-12))
             scores[:, number] = between[:, positions].sum(1) / length
-        return scores.argmax(1)
+        return np.asarray(scores.argmax(1), np.int64)
 
     best = answers([position[chosen[labels[chosen] == number]] for number in range(len(numbers))])
     sizes = np.bincount(labels[rows], minlength=len(numbers))

@@ -47,7 +47,8 @@ def choose_rows(looks: Looks, usable: Bools, pool: Bools, shots: Ints, seed: int
     A class is the mean of its references, score_c(x) = 16 cos(x, p_c), and the loss is the cross-entropy of the photos
     in the pool, every class with the same weight, averaged over networks. A class starts as the mean of all its photos.
     Its usable photos are dealt to as many groups of looks as it may have references; then each group's reference is
-    exchanged for the one of the group with the lowest loss, class by class, twice. A candidate's own loss does not count.
+    exchanged for the one of the group with the lowest loss, class by class, twice. A candidate's own loss does not
+    count.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ class _Search:
         places = [int(np.flatnonzero(rows == row)[0]) for row in picks]
         for look in range(int(group.max()) + 1):
             members = np.flatnonzero(group == look)
-            stay = [position for position in places if group[position] != look]
+            stay = np.array([position for position in places if group[position] != look], np.int64)
             losses = np.zeros(len(members))
             for near, inner, other in zip(between, within, others_sum, strict=True):
                 sums = near[stay].sum(0) + near[members]  # [m, Q]
@@ -119,11 +120,10 @@ class _Search:
                 score = _SCALE * sums / np.sqrt(np.maximum(square, 1e-12))[:, None]
                 loss = np.log(other + np.exp(score)) - np.where(own, score, 0)
                 losses += np.where(same[members], 0, loss) @ self.weight
-            places = [*stay, int(members[losses.argmin()])]
+            places = [*stay.tolist(), int(members[losses.argmin()])]
         for scores, near, inner in zip(self.scores, between, within, strict=True):
-            scores[:, number] = (
-                _SCALE * near[places].sum(0) / np.sqrt(max(float(inner[np.ix_(places, places)].sum()), 1e-12))
-            )
+            length = np.sqrt(max(float(inner[places][:, places].sum()), 1e-12))
+            scores[:, number] = _SCALE * near[places].sum(0) / length
         return [int(rows[position]) for position in places]
 
 

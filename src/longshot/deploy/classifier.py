@@ -1,4 +1,6 @@
-"""A classifier to ship: made by ``fit``, saved and opened as a folder, asked for photos, extended without retraining."""
+"""A classifier to ship: made by ``fit``, saved and opened as a folder, asked for photos, extended without
+retraining.
+"""
 
 from __future__ import annotations
 
@@ -186,14 +188,16 @@ class Classifier:
         if bad:
             position, reason = next(iter(bad.items()))
             raise UserError(
-                f"{count(len(bad), 'reference')} of {len(listed):,} cannot be read (first: {listed[position][0]}: {reason})",
+                f"{count(len(bad), 'reference')} of {len(listed):,} cannot be read (first: "
+                f"{listed[position][0]}: {reason})",
                 "mend or remove them",
             )
         fresh = [_reference(class_id, name, store, row) for name, (store, row) in listed]
         digests = {reference.digest for reference in self.references}
         if doubled := [reference.key for reference in fresh if reference.digest in digests]:
             raise UserError(
-                f"{count(doubled, 'photo')} of '{class_id}' {'is' if len(doubled) == 1 else 'are'} a reference already ({first(doubled)})",
+                f"{count(doubled, 'photo')} of '{class_id}' {'is' if len(doubled) == 1 else 'are'} a "
+                f"reference already ({first(doubled)})",
                 "leave them out",
             )
         classes = self.classes if class_id in self.classes else (*self.classes, class_id)

@@ -20,7 +20,8 @@ from longshot.models import ImageMethod, open_backbone
 class FewShotClassifier:
     """Learn classes from few examples by one of Longshot's methods, with calibrated probabilities.
 
-    It follows scikit-learn's conventions and needs it for nothing. Rows are vectors; with a ``backbone`` they are photos:
+    It follows scikit-learn's conventions and needs it for nothing. Rows are vectors; with a ``backbone`` they are
+    photos:
     paths, PIL pictures, or arrays [H, W, 3].
 
     Parameters

@@ -76,7 +76,8 @@ def fit(
     """Make a classifier from photos: a network, what a method learns from the references, and what was measured.
 
     Temperature and threshold are set on photos that are neither references nor near copies of one. What the card says
-    of them is measured on other classes than those that set them. Without other photos, parts of the references are left
+    of them is measured on other classes than those that set them. Without other photos, parts of the references
+    are left
     out in turn.
 
     Parameters
@@ -178,8 +179,10 @@ def _reference_rows(data: Dataset, references: str | Path | None) -> tuple[Ints,
         missing = [each.key for each in listed.references if each.digest not in digests]
         if missing:
             raise UserError(
-                f"{count(len(missing), 'reference')} of {len(listed.references):,} {'is' if len(missing) == 1 else 'are'} not in "
-                f"'{data.name}' as {'it was' if len(missing) == 1 else 'they were'} chosen ({first(missing)}): removed, or "
+                f"{count(len(missing), 'reference')} of {len(listed.references):,} "
+                f"{'is' if len(missing) == 1 else 'are'} not in "
+                f"'{data.name}' as {'it was' if len(missing) == 1 else 'they were'} chosen "
+                f"({first(missing)}): removed, or "
                 "other bytes by now",
                 "bring the photos back, or choose again with {choose(FOLDER)}",
             )
@@ -236,22 +239,15 @@ def _learn(
     network = ship_network(backbone, examples)
     if len(queries):
         return network, head, _ask(head, array, truth, queries, "photos that are no references")
-    parts = []
+    parts = [_ask(head, array, truth, rows[:0], "")]
     for members in _folds(groups[rows], label, seed):
         if np.bincount(label[~members], minlength=way).all():
             partial = make_head(method, array[rows[~members]], label[~members], way)
             alone = members & ~np.isin(groups[rows], groups[rows[~members]])
             parts.append(_ask(partial, array, truth, rows[alone], ""))
-    columns = [
-        np.concatenate([getattr(part, name) for part in parts] or [empty])
-        for name, empty in (
-            ("scores", np.zeros((0, way))),
-            ("similarities", np.zeros((0, way))),
-            ("label", np.zeros(0, np.int64)),
-            ("rows", rows[:0]),
-        )
-    ]
-    return network, head, Evidence(*columns, f"the references themselves, left out in {FOLDS} parts")
+    names = ("scores", "similarities", "label", "rows")
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return network, head, Evidence(**columns, how=f"the references themselves, left out in {FOLDS} parts")
 
 
 @torch.no_grad()
@@ -316,7 +312,8 @@ def _calibrate(
     card: dict[str, Any] = {"photos": len(label), "threshold": None}
     if len(label) < _FEWEST or len(np.unique(label)) < 4:
         note(
-            f"probabilities are not calibrated and no photo is called none of these: {count(len(label), 'photo')} beside the "
+            f"probabilities are not calibrated and no photo is called none of these: "
+            f"{count(len(label), 'photo')} beside the "
             f"references, and {_FEWEST} of 4 classes are needed"
         )
         return card

@@ -1,6 +1,7 @@
 """Heads: from vectors of images to scores of classes, probabilities, and how near the nearest class is.
 
-A method that learns from a support set becomes a head. Where its scores are affine in a query (as it is, at unit length,
+A method that learns from a support set becomes a head. Where its scores are affine in a query (as it is, at unit
+length,
 or centred and at unit length) the head holds that closed form, which the method itself is asked for; else the support.
 """
 
@@ -33,8 +34,12 @@ class Head(nn.Module):
     similarity is the highest score.
     """
 
-    form: str
-    method: Method | None
+    support: Tensor
+    label: Tensor
+    weight: Tensor
+    bias: Tensor
+    mean: Tensor
+    classes: Tensor
 
     def __init__(self, form: str, tensors: dict[str, Tensor], method: Method | None = None) -> None:
         super().__init__()
@@ -99,7 +104,8 @@ def frozen_method(method: Any) -> Any:
     chosen = get_method(method)
     if chosen.setting == "transductive":
         raise UserError(
-            f"The method {chosen.call} looks at all photos of a question together, so its answer for a photo depends on "
+            f"The method {chosen.call} looks at all photos of a question together, so its answer for a "
+            f"photo depends on "
             "the others",
             "choose an inductive {method}, such as ridge",
         )
@@ -161,9 +167,12 @@ def open_threshold(similarities: NDArray[Any], labels: Ints, rate: float) -> flo
     """Return the similarity that a share ``rate`` of photos of absent classes reaches.
 
     Each photo stands for one of an absent class: its own class is left out, and what counts is the nearest other one.
-    Every class weighs the same, however many photos it has.
+    Every class weighs the same, however many photos it has. A new class is one more than the C that are at hand: where
+    the photos of a class stand and fall together, k of C classes above the threshold mean k + 1 of C + 1; where they do
+    not, k of C. Half of the difference is taken off: rate (C + 1) / C − 1 / 2C.
     """
-    nearest = nearest_other(similarities, labels)
+    nearest, classes = nearest_other(similarities, labels), len(np.unique(labels))
+    rate = max(0.0, rate * (classes + 1) / classes - 0.5 / classes)
     weights = 1 / np.bincount(labels)[labels]
     order = np.argsort(-nearest, kind="stable")
     share = np.cumsum(weights[order]) / weights.sum()

@@ -111,7 +111,8 @@ def card_markdown(model: Classifier) -> str:
             "",
             "With Longshot: `longshot predict MODEL photos/ -o answers.csv`, MODEL being this folder.",
             "",
-            "Without it: `longshot export MODEL --onnx classifier.onnx` writes one file, from decoded pixels to probabilities.",
+            "Without it: `longshot export MODEL --onnx classifier.onnx` writes one file, from decoded "
+            "pixels to probabilities.",
             "ONNX Runtime alone runs it:",
             "",
             "```python",

@@ -1,4 +1,6 @@
-"""``longshot check MODEL``: the shipped model itself, on tasks and on its own problem, on photos that it did not learn from."""
+"""``longshot check MODEL``: the shipped model itself, on tasks and on its own problem, on photos that it did
+not learn from.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,8 @@ class ModelCheck:
         """Say whether what is needed is reached; empty without a need."""
         if self.need is None or self.verdict is None:
             return ""
-        return f"{self.verdict.capitalize()}: the model has {self.measured[0].accuracy.text()} %, {percent(self.need)} % needed."
+        reached = self.measured[0].accuracy.text()
+        return f"{self.verdict.capitalize()}: the model has {reached} %, {percent(self.need)} % needed."
 
     def sheet(self) -> Sheet:
         """Return the table of accuracies."""
@@ -150,11 +153,13 @@ class ModelCheck:
     def page(self) -> str:
         """Return the page as one text."""
         facts = [Column("", lambda line: line[0]), Column("", lambda line: line[1])]
+        verdict = {"lines": [line for line in (self.verdict_line(), *self.lines) if line], "sheet": self.sheet()}
+        model = {"sheet": make_sheet(facts, facts_of(self.model), labels=2, aria="What the model is")}
         sections = [
-            Section("verdict", "What the shipped model does", {"lines": [self.verdict_line(), *self.lines], "sheet": self.sheet()}, "choice_worth"),
+            Section("verdict", "What the shipped model does", verdict, "choice_worth"),
             Section("classes", "Classes", {"sheet": class_sheet(self.model)}, "sheet"),
-            Section("facts", "What it is", {"sheet": make_sheet(facts, facts_of(self.model), labels=2, aria="What the model is")}, "sheet"),
-        ]  # fmt: skip
+            Section("facts", "What it is", model, "sheet"),
+        ]
         return write_page(
             f"Check of the model of {self.model.facts.dataset}",
             sections,
@@ -216,7 +221,8 @@ def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
     lines = (
         f"model of {data.name}, version {model.facts.version}: {len(label):,} photos that it did not learn from",
         f"{percent(float((similarity.max(1) < threshold).mean()))} % of them are called none of these",
-        f"{percent(float((nearest_other(similarity, label) >= threshold).mean()))} % would be accepted if their class were absent",
+        f"{percent(float((nearest_other(similarity, label) >= threshold).mean()))} % would be accepted "
+        f"if their class were absent",
         *([f"{len(bad):,} photos cannot be read and are left out"] if bad else []),
         *([f"on its card: {estimate(card['accuracy'])} %"] if "accuracy" in card else []),
     )

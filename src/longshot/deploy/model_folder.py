@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from longshot import __version__
 from longshot.base import (
     LooseRecord,
@@ -48,7 +50,7 @@ class References(Record):
     fingerprint: str
     shot: float  # photos per class, on average
     references: tuple[Reference, ...]
-    certified: dict[str, Any] = {}
+    certified: Mapping[str, Any] = Field(default_factory=dict)
 
 
 class NetworkFacts(Record):
@@ -77,7 +79,7 @@ class ModelFacts(Record):
     false_accept: float
     dataset: str
     fingerprint: str
-    card: dict[str, Any] = {}  # what was measured, and on what
+    card: Mapping[str, Any] = Field(default_factory=dict)  # what was measured, and on what
     history: tuple[str, ...] = ()  # what was changed since, in words
 
 
@@ -141,7 +143,8 @@ def read_files(folder: Path) -> dict[str, bytes]:
             ) from error
         if hashlib.sha256(contents[name]).hexdigest() != digest:
             raise UserError(
-                f"The model {folder} was altered: {name} has {len(contents[name]):,} bytes that are not those that were "
+                f"The model {folder} was altered: {name} has {len(contents[name]):,} bytes that are not "
+                f"those that were "
                 "written",
                 remedy,
             )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _OPSET = 17
+_COMPARED, _TOLERANCE = 20, 1e-4  # references on which an exported head is compared, and how closely
 _BITS = 22  # of Pillow's weights
 _REACH = {"bilinear": 1.0, "bicubic": 2.0}  # filter → pixels on each side
 
@@ -83,6 +84,7 @@ def classifier_graph(model: Classifier) -> bytes:
     )
     front = _graph(Geometry(transform), photo, ["pixels"], ["sized"], {"pixels": {0: "height", 1: "width"}})
     back = _graph(_Answer(model), vectors, ["vectors"], ["probabilities", "similarity", "known"], {})
+    _compare(back, model)
     middle = load_from_string(model.network.onnx)
     join: Callable[..., Any] = compose.merge_models
     version = max(part.ir_version for part in (front, middle, back))
@@ -107,6 +109,21 @@ def classifier_graph(model: Classifier) -> bytes:
     )
     content: bytes = joined.SerializeToString()
     return content
+
+
+@torch.no_grad()
+def _compare(graph: Any, model: Classifier) -> None:
+    """Raise UserError where an exported head gives other probabilities than the head itself, for its own support."""
+    import onnxruntime
+
+    run = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"]).run
+    for vectors in model.head.support[:_COMPARED, None]:
+        apart = abs(run(None, {"vectors": vectors.numpy()})[0] - model.head(vectors)[0][0].numpy()).max()
+        if not apart <= _TOLERANCE:
+            raise UserError(
+                f"What {model.facts.method} learned has no closed form, and written as ONNX it is {apart:.1e} away",
+                "fit again with another {method}, such as ridge",
+            )
 
 
 class _Answer(nn.Module):

@@ -70,7 +70,8 @@ def _at(location: str | Path) -> list[tuple[str, Photo]]:
             return [(shown, (FileStore(str(path.parent), pa.array([path.name])), 0))]
         tree = list_tree(path)
         for text in tree.scan.notes:
-            note(f"{text}.")
+            if "of other kinds" in text:  # a photo need not lie in the folder of a class
+                note(f"{text}.")
         keys = [*tree.scan.stray, *tree.scan.keys.to_pylist()]
         if not keys:
             raise UserError(

@@ -165,7 +165,8 @@ class Predictions:
             )
             cards.append({**row, "picture": picture, "name": names.get(row["class"], row["class"]),
                           "guess": names.get(row["nearest_class"], ""),
-                          "near": [{"source": each.thumbnail, "key": f"{names[each.class_id]}: {each.key}"} for each in near]})  # fmt: skip
+                          "near": [{"source": each.thumbnail, "key": f"{names[each.class_id]}: "
+                          f"{each.key}"} for each in near]})  # fmt: skip
         counts = [count(len(self), "photo"), f"{int(self.accepted.sum()):,} answered"]
         counts += [f"{len(self.problems):,} unreadable"] if self.problems else []
         facts = {

@@ -1,4 +1,6 @@
-"""The network of a shipped model: bytes of photos to vectors, by ONNX Runtime, or by the installed backbone it names."""
+"""The network of a shipped model: bytes of photos to vectors, by ONNX Runtime, or by the installed backbone it
+names.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ class ShippedNetwork:
                     reasons.append(" ".join(text.split()).rstrip("."))
             return (self.run(np.stack(pixels)) if pixels else None), reasons
 
-        parts, bad = [], {}
+        parts: list[NDArray[np.float32]] = []
+        bad: dict[int, str] = {}
         with progress("photos", len(photos), "photos") as bar, ThreadPoolExecutor(threads) as pool:
             answers: Iterator[tuple[NDArray[np.float32] | None, list[str]]] = pool.map(compute, blocks)
             for number, (values, reasons) in enumerate(answers):
@@ -109,12 +112,13 @@ def ship_network(backbone: Backbone, examples: NDArray[np.uint8]) -> ShippedNetw
         if isinstance(backbone, ModuleBackbone)
         else lambda _, images: backbone.forward(images)
     )
-    strict = not isinstance(backbone, ModuleBackbone) or backbone.own_code
+    strict = isinstance(backbone, ModuleBackbone) and backbone.own_code
     try:
         return exported(module, run, backbone.transform, examples, plain.run(examples), strict=strict)
     except NotExportable as error:
         note(
-            f"the model names '{backbone.label}' instead of holding the network, so whoever opens it needs that: {error}"
+            f"the model names '{backbone.label}' instead of holding the network, so whoever opens it "
+            f"needs that: {error}"
         )
         return plain
 
