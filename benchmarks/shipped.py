@@ -1,12 +1,13 @@
 """Goals of references and shipped models, on photos: ``python -m benchmarks.shipped NAME=KNOWN:UNKNOWN …``.
 
-KNOWN and UNKNOWN are folders of class folders that share no class. Printed for each, as lines of a Markdown table:
-chosen
-references against random ones, seen by a network that did not choose, at 1, 3 and 5 shots; calibration and open set of
-models fitted on random references, over several draws of them. Temperature and threshold are set on photos of
-KNOWN that
-are no references and no near copies of one; calibration is measured on other classes than set it, the open set on
-UNKNOWN.
+KNOWN and UNKNOWN are folders of class folders that share no class. Lines of Markdown tables are printed.
+
+- Chosen references against random ones, seen by a network that did not choose, at 1, 3 and 5 shots.
+- ``--models``: accuracy and expected calibration error of models on random references: of each draw, what a perfectly
+  calibrated model would be measured at on as many photos, and of all draws joined. The temperature is set on other
+  classes
+  than it is measured on; no photo is a reference or a near copy of one.
+- ``--open-sets``: false accepts where another half of all classes is left out in each draw.
 """
 
 from __future__ import annotations
@@ -37,18 +38,14 @@ def choices(name: str, folder: str, choosers: list[str], judge: str) -> None:
             )
 
 
-def models(name: str, folder: str, unknown: str, judge: str, method: str, draws: int) -> None:
-    """Print calibration and open set of models on random references."""
+def models(name: str, folder: str, judge: str, method: str, draws: int) -> None:
+    """Print accuracy and calibration of models on random references."""
     data = longshot.open_dataset(folder)
-    features, absent = longshot.embed(data, judge), longshot.embed(unknown, judge)
-    array, outside = (
-        np.asarray(features.array, np.float32),
-        torch.from_numpy(np.asarray(absent.array, np.float32)),
-    )
+    array = np.asarray(longshot.embed(data, judge).array, np.float32)
     _, copies = find_copies(data)
     group = np.arange(len(data)) if copies is None else copies.group
     for shot in (1, 5):
-        rows = []
+        rows, pooled = [], []
         for draw in range(draws):
             generator = np.random.default_rng(draw)
             members = [np.flatnonzero(data.labels == number) for number in range(len(data.class_ids))]
@@ -58,8 +55,7 @@ def models(name: str, folder: str, unknown: str, judge: str, method: str, draws:
             label = data.labels[queries].astype(np.int64)
             with torch.no_grad():
                 vectors = torch.from_numpy(array[queries])
-                scores, near = head.scores(vectors).numpy(), head.similarities(vectors).numpy()
-                far = head.similarities(outside).amax(1).numpy()
+                scores = head.scores(vectors).numpy()
             sure = np.empty(len(label))
             for setting in class_halves(label, draw):
                 logits = torch.from_numpy(scores[~setting].astype(float)) / fit_temperature(
@@ -67,17 +63,17 @@ def models(name: str, folder: str, unknown: str, judge: str, method: str, draws:
                 )
                 sure[~setting] = logits.softmax(1).amax(1).numpy()
             right = scores.argmax(1) == label
-            threshold = open_threshold(near, label, RATE)
-            rows.append(
-                (
-                    right.mean(),
-                    calibration(np.minimum(sure, 1), right).ece,
-                    (far >= threshold).mean(),
-                    (near.max(1) >= threshold).mean(),
-                )
-            )
+            sure = np.minimum(sure, 1)
+            fair = (
+                generator.random(len(sure)) < sure
+            )  # what a perfectly calibrated model would be measured at
+            rows.append((right.mean(), calibration(sure, right).ece, calibration(sure, fair).ece))
+            pooled.append((sure, right))
         columns = [mean_interval(column).text() for column in np.array(rows).T]
-        print(f"| {name} | {shot} | {len(queries):,} | {' | '.join(columns)} |", flush=True)
+        joint = calibration(*(np.concatenate(values) for values in zip(*pooled, strict=True))).ece
+        print(
+            f"| {name} | {shot} | {len(queries):,} | {' | '.join(columns)} | {100 * joint:.1f} |", flush=True
+        )
 
 
 def open_sets(name: str, folder: str, unknown: str, judge: str, draws: int) -> None:
@@ -94,15 +90,19 @@ def open_sets(name: str, folder: str, unknown: str, judge: str, draws: int) -> N
             inside[generator.permutation(len(sizes))[: len(sizes) // 2]] = True
             number = np.cumsum(inside) - 1
             picked = np.concatenate(
-                [generator.choice(np.flatnonzero(label == each), shot, replace=False) for each in
-                np.flatnonzero(inside)]
+                [
+                    generator.choice(np.flatnonzero(label == each), shot, replace=False)
+                    for each in np.flatnonzero(inside)
+                ]
             )
             head = make_head(ridge, array[picked], number[label[picked]], int(inside.sum()))
             queries = np.setdiff1d(np.flatnonzero(inside[label]), picked)
             near = head.similarities(torch.from_numpy(array[queries])).numpy()
             far = head.similarities(torch.from_numpy(array[~inside[label]])).amax(1).numpy()
             threshold = open_threshold(near, number[label[queries]], RATE)
-            share = [(far[label[~inside[label]] == each] >= threshold).mean() for each in np.flatnonzero(~inside)]
+            share = [
+                (far[label[~inside[label]] == each] >= threshold).mean() for each in np.flatnonzero(~inside)
+            ]
             rows.append((np.mean(share), (near.max(1) >= threshold).mean()))
         columns = [mean_interval(column).text() for column in np.array(rows).T]
         print(f"| {name} | {shot} | {int(inside.sum())} | {' | '.join(columns)} |", flush=True)
@@ -115,8 +115,10 @@ if __name__ == "__main__":
     parser.add_argument("--judge", default="efficientnet-lite0")
     parser.add_argument("--method", default="simpleshot")
     parser.add_argument("--draws", type=int, default=10)
-    parser.add_argument("--open-sets", action="store_true", help="only false accepts, over random halves "
-    "of the classes")
+    parser.add_argument("--models", action="store_true", help="only calibration")
+    parser.add_argument(
+        "--open-sets", action="store_true", help="only false accepts, over random halves of the classes"
+    )
     arguments = parser.parse_args()
     for text in arguments.sets:
         name, _, folders = text.partition("=")
@@ -124,5 +126,7 @@ if __name__ == "__main__":
         if arguments.open_sets:
             open_sets(name, folder, unknown, arguments.judge, arguments.draws)
             continue
-        models(name, folder, unknown, arguments.judge, arguments.method, arguments.draws)
+        if arguments.models:
+            models(name, folder, arguments.judge, arguments.method, arguments.draws)
+            continue
         choices(name, folder, arguments.chooser or ["efficientnet-lite1"], arguments.judge)

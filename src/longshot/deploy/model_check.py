@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -25,7 +26,7 @@ from longshot.base import (
     note,
     starts_with,
 )
-from longshot.data import image_digests, reopen_dataset
+from longshot.data import Dataset, image_digests, reopen_dataset
 from longshot.deploy.classifier import Classifier
 from longshot.deploy.deploy_commands import refuse_options
 from longshot.deploy.heads import nearest_other
@@ -183,7 +184,7 @@ def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
     if settings["out"] is not None:
         claim_folder(settings["out"], "check", (PAGE_NAME,))
     model = Classifier.open(dataset)
-    data = reopen_dataset(model.facts.fingerprint, model.facts.dataset)
+    data = reopen_dataset(model.facts.fingerprint, model.facts.dataset, has_the_bytes=partial(_has_bytes, model))
     digests = {bytes(digest).hex(): row for row, digest in enumerate(image_digests(data, skip_bad=True))}
     missing = [
         each.key
@@ -234,6 +235,12 @@ def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
         if settings[name] is not None:
             deliver_text(settings[name], text())
     return checked
+
+
+def _has_bytes(model: Classifier, data: Dataset) -> bool:
+    """Tell whether a dataset holds every reference of a model, by content."""
+    digests = {bytes(digest).hex() for digest in image_digests(data, skip_bad=True)}
+    return all(each.digest in digests for each in model.references)
 
 
 def _tasks(

@@ -1,7 +1,8 @@
 """One ONNX file from decoded pixels to probabilities: Pillow's resize in integers, the network, the head.
 
 Pillow resizes bytes by weights of 22 bits, columns first, and rounds after each pass. The file does the same sums in
-double precision, which holds them exactly, so that its pixels are Pillow's to the last bit.
+double precision, which holds them exactly, so that its pixels are Pillow's to the last bit. A resize to two given sides
+is the exception: Pillow may take rows first where a photo is much distorted, and then some bytes differ by one.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ class Geometry(nn.Module):
         down = self._weights(rows, height, sides[0], self.size[0])  # [h, H]
         narrow = _rounded(across @ pixels)  # [H, w, 3]
         sized = _rounded(down @ narrow.reshape(-1, self.size[1] * 3)).reshape(1, *self.size, 3)
-        if len(self.sides) == 2:  # rows first where there are too many rows and too few columns
+        if len(self.sides) == 2:  # rows first where they shrink and columns do not
             low = _rounded(torch.einsum("hk,kwc->hwc", down, pixels))
             turned = (height > sides[0]) & (width < sides[1])
             sized = torch.where(turned, _rounded(across @ low), sized)
