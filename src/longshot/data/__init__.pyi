@@ -116,3 +116,7 @@ from .taxonomy.readers import read_wordnet as read_wordnet  # Read all noun syns
 from .taxonomy.picture import class_hierarchy as class_hierarchy  # Open a taxonomy with its classes
 from .taxonomy.picture import measure_distances as measure_distances  # Measure the distances between classes
 from .taxonomy.picture import open_taxonomy as open_taxonomy  # Open the hierarchy of a dataset's classes
+from .trees import Tree as Tree  # All files at a path: a folder, a zip or a tar
+from .trees import is_archive as is_archive  # Tell whether a name is that of an archive which opens like a folder
+from .trees import list_tree as list_tree  # List what lies in a folder, a zip or a tar
+from .stores import decode as decode  # Decode an encoded image into an upright RGB image
