@@ -317,7 +317,7 @@ def _dialled(
 ) -> Testbed:
     """Draw the tasks of one dataset that meet a target accuracy."""
 
-    def drawn(changes: Mapping[str, Any], count: int, own_seed: int) -> Testbed:
+    def sampled(changes: Mapping[str, Any], count: int, own_seed: int) -> Testbed:
         own = {**words, **changes}
         if "suspects" in words:
             own["suspects"] = words["suspects"]
@@ -325,7 +325,7 @@ def _dialled(
 
     split = words["split"]
     return reach_target(
-        drawn,
+        sampled,
         dataset,
         _rows_of(dataset, split),
         settings,
