@@ -212,7 +212,8 @@ def reach_target(
         """Return the mean accuracy of some networks on each task."""
         bound = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
         each = [score(network.method, bound, network.features, device)[1] for network in networks]
-        return np.mean(each, axis=0)
+        means: Floats = np.mean(each, axis=0)
+        return means
 
     shot, way = settings.get("shot") or 5, settings.get("way") or 5
     steps = make_steps(names, way, shot, classes)

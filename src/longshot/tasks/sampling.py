@@ -435,7 +435,10 @@ def _allowed(
         if not drops[row] and sizes[dataset.labels[row]] < request.recipe.shape.min_images:
             allowed[row], left_in = True, left_in + 1
             sizes[dataset.labels[row]] += 1
-    recorded = {**suspects.facts(), "networks": sorted({judge.features.backbone for judge in doubting})}
+    recorded: dict[str, Any] = {
+        **suspects.facts(),
+        "networks": sorted({judge.features.backbone for judge in doubting}),
+    }
     recorded |= {"mislabelled": recorded["mislabelled"] - left_in, "left_in": left_in}
     return allowed, {**facts, "excluded_suspects": recorded}
 
