@@ -317,7 +317,7 @@ def _dialled(
 ) -> Testbed:
     """Draw the tasks of one dataset that meet a target accuracy."""
 
-    def drawn(changes: Mapping[str, Any], count: int, own_seed: int) -> Testbed:
+    def sampled(changes: Mapping[str, Any], count: int, own_seed: int) -> Testbed:
         own = {**words, **changes}
         if "suspects" in words:
             own["suspects"] = words["suspects"]
@@ -325,7 +325,7 @@ def _dialled(
 
     split = words["split"]
     return reach_target(
-        drawn,
+        sampled,
         dataset,
         _rows_of(dataset, split),
         settings,
@@ -435,7 +435,10 @@ def _allowed(
         if not drops[row] and sizes[dataset.labels[row]] < request.recipe.shape.min_images:
             allowed[row], left_in = True, left_in + 1
             sizes[dataset.labels[row]] += 1
-    recorded = {**suspects.facts(), "networks": sorted({judge.features.backbone for judge in doubting})}
+    recorded: dict[str, Any] = {
+        **suspects.facts(),
+        "networks": sorted({judge.features.backbone for judge in doubting}),
+    }
     recorded |= {"mislabelled": recorded["mislabelled"] - left_in, "left_in": left_in}
     return allowed, {**facts, "excluded_suspects": recorded}
 
