@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 TRAIN = ("animals", "buildings", "crockery", "fish", "flowers")
 FEEDBACK = ("fruits", "furniture")
 FINAL = ("insects", "tools", "vehicles")
-DAYS, FINAL_DAYS = 30, 7  # that the phases last
+DAYS = 30  # that the phases last
+FINAL_DAYS = 7
 BASELINE_FILES = Path(__file__).with_name("baselines")
 NONE = "none"  # weights that stand for random ones
 TRAINABLE = ("efficientnet", "checkpoint", "torch_file")  # families whose networks a box can open and train
@@ -64,16 +65,16 @@ def create(
         A new or empty folder; competition.yaml is written into it.
     title : str
         Title of the competition.
-    tasks : int
+    tasks : int, at least 1
         Tasks per test dataset.
     minutes : float
         Time that a run of a submission has.
-    image_size : int
+    image_size : int, 8 to 512
         Pixels of a side.
-    start : str, optional
-        When the competition begins, as ``2027-06-15`` or ``2027-06-15 12:00``, in UTC; today at 00:00 unless given.
-    days : int
-        Days that the feedback phase lasts; the final begins as it ends, and lasts 7.
+    start : DATE, str, optional
+        When it begins, in UTC. As ``2027-06-15`` or ``2027-06-15 12:00``. Default: today at 00:00.
+    days : int, at least 1
+        Days of the feedback phase; the final follows and has 7.
 
     Returns
     -------

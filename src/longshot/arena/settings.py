@@ -141,6 +141,11 @@ class Phase(Record):
     threshold: Mapping[str, float] = {}  # league → score that a feedback entry must exceed
     review_days: int = 0  # after the last run, before results are final
 
+    @property
+    def public(self) -> bool:
+        """Tell whether its data and tasks may be handed out: nothing of it counts."""
+        return self.practice or not self.submissions
+
 
 class Competition(Record):
     """A competition: its folder, its data by name, its phases in order."""
@@ -165,7 +170,13 @@ class Competition(Record):
     fact_sheet: Literal["optional", "required"] = "optional"  # required: nobody enters the final without
     fact_fields: _Listed[str] = tuple(FACT_FIELDS)  # what a fact sheet must say
     requirements: str = ""  # file in the folder that names packages for submissions, as pip reads it
+    weights: str = (
+        ""  # folder with learned weights that boxes of all leagues but the meta-learning one can read
+    )
     devices: bool = False  # pass graphics processors on to the boxes
+    # pages of the server, title → Markdown file in the folder, as in Overview: overview.md
+    pages: Mapping[str, str] = {}
+    licences: Mapping[str, str] = {}  # dataset → under which licence its images may be handed out
     database: str = ""  # SQLAlchemy URL; empty: a SQLite file in the folder
     server: ServerSettings = ServerSettings()
 
