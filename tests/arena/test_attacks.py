@@ -484,9 +484,8 @@ def test_nothing_of_the_machine_is_there_but_what_submissions_import(
     """An organiser keeps the competition below /usr or inside the environment of Python: it is copied to no box."""
     data = CompetitionData(competition)
     shown = str(data.pixels("two").filename)  # test images, class after class, readable for everybody
-    monkeypatch.setattr(
-        sandbox, "python_paths", lambda paths=tuple(sandbox.python_paths()): [*paths, tmp_path]
-    )
+    paths = [*sandbox.python_paths(), tmp_path]
+    monkeypatch.setattr(sandbox, "python_paths", lambda: paths)
     body = f"""
     import os
     print("THERE", os.path.exists({shown!r}), os.path.exists("/usr/bin/env"), os.path.exists("/usr/bin/perl"))

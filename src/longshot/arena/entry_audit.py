@@ -1,4 +1,4 @@
-"""What an entry owes to what it brought: it is run again with noise in the place of its data, and what it loses is said.
+"""What an entry owes to what it brought: it is run again with noise in the place of that, and its loss is told.
 
 A submission may bring weights as a file, as text, as pixels or as literals in its code. So all of these are replaced by
 noise of the same size and shape: whoever learns from the competition's data alone scores as before, and whoever brought
@@ -15,6 +15,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -160,7 +161,7 @@ def alter(folder: Path, how: How, rng: np.random.Generator) -> list[str]:
             pieces += _literals(trees[path], name, rng)
         elif path.suffix != ".py" and (weights or how == "noise"):
             size = len(zlib.compress(data)) + (SPARED if weights else 0)  # which never stay
-            pieces.append(_Piece(name, size, lambda path=path: _replace_file(path, how, rng)))  # type: ignore[misc]
+            pieces.append(_Piece(name, size, partial(_replace_file, path, how, rng)))
     spared, replaced = 0, []
     for piece in sorted(pieces, key=lambda piece: piece.size):
         spared += piece.size
@@ -186,14 +187,15 @@ def _literals(tree: ast.AST, name: str, rng: np.random.Generator) -> Iterator[_P
                 changed = int.from_bytes(rng.bytes(value.bit_length() // 8), "big")
             if changed is not None:
                 size = len(zlib.compress(repr(value).encode("utf-8", "replace")))
-                put = lambda node=node, changed=changed: setattr(node, "value", changed)  # noqa: E731
-                yield _Piece(f"{name}:{node.lineno}", size, put)
-        elif isinstance(node, ast.List | ast.Tuple | ast.Set) and len(node.elts) >= _NUMBERS:
-            if all(isinstance(part, ast.Constant | ast.UnaryOp) for part in node.elts):
-                parts = [node.elts[i] for i in rng.permutation(len(node.elts))]
-                size = len(zlib.compress(ast.unparse(node).encode("utf-8", "replace")))
-                put = lambda node=node, parts=parts: setattr(node, "elts", parts)  # noqa: E731
-                yield _Piece(f"{name}:{node.lineno}", size, put)
+                yield _Piece(f"{name}:{node.lineno}", size, partial(setattr, node, "value", changed))
+        elif (
+            isinstance(node, ast.List | ast.Tuple | ast.Set)
+            and len(node.elts) >= _NUMBERS
+            and all(isinstance(part, ast.Constant | ast.UnaryOp) for part in node.elts)
+        ):
+            size = len(zlib.compress(ast.unparse(node).encode("utf-8", "replace")))
+            parts = [node.elts[i] for i in rng.permutation(len(node.elts))]
+            yield _Piece(f"{name}:{node.lineno}", size, partial(setattr, node, "elts", parts))
 
 
 def shuffled_text(text: str, rng: np.random.Generator) -> str:

@@ -75,7 +75,7 @@ def write_kit(folder: str | Path, out: str | Path, *, force: bool = False) -> Pa
     if competition.requirements:
         files[competition.requirements] = (competition.folder / competition.requirements).read_bytes()
     for title, file in competition.pages.items():
-        files[f"pages/{title}.md"] = page_text(competition, file).encode()
+        files[f"pages/{title}.md"] = competition.text(file).encode()
     with tempfile.TemporaryDirectory() as scratch:
         for baseline in BASELINES:
             if baseline != "metadelta":  # which begins with learned weights
@@ -104,14 +104,6 @@ def write_kit(folder: str | Path, out: str | Path, *, force: bool = False) -> Pa
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return out
-
-
-def page_text(competition: Competition, name: str) -> str:
-    """Read a text beside competition.yaml; empty where there is none."""
-    path = (competition.folder / name).resolve()
-    if not name or not path.is_relative_to(competition.folder.resolve()) or not path.is_file():
-        return ""
-    return path.read_text(encoding="utf-8", errors="replace")[:200_000]
 
 
 def _licence(competition: Competition, name: str) -> str:

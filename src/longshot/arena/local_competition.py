@@ -233,7 +233,7 @@ def export_bundle(
     docker_image : str
         Image that runs the programs; it needs Python, NumPy, torch and Pillow.
     league : str, optional
-        Write this league alone; only so its programs keep to the league's rule. They are not told which one a team chose.
+        Write this league alone; only so its programs keep to the league's rule. They are not told which a team chose.
     force : bool
         Replace what is there, even if it is no bundle that Longshot wrote.
 

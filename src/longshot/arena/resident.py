@@ -144,24 +144,27 @@ def needed_libraries(path: Path) -> list[str]:
 
     Read from the ELF file: 64 bits, little-endian.
     """
-    with path.open("rb") as file, contextlib.suppress(ValueError, struct.error):
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            if data[:6] != b"\x7fELF\x02\x01":
-                return []
-            start, each, count = (
-                struct.unpack_from(form, data, at)[0] for form, at in (("<Q", 32), ("<H", 54), ("<H", 56))
+    with (
+        path.open("rb") as file,
+        contextlib.suppress(ValueError, struct.error),
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        if data[:6] != b"\x7fELF\x02\x01":
+            return []
+        start, each, count = (
+            struct.unpack_from(form, data, at)[0] for form, at in (("<Q", 32), ("<H", 54), ("<H", 56))
+        )
+        parts = [struct.unpack_from("<IIQQQQ", data, start + i * each) for i in range(count)]
+        loaded = [part for part in parts if part[0] == 1]
+        names = [_text(data, part[2]) for part in parts if part[0] == 3]
+        for part in (part for part in parts if part[0] == 2):
+            entries = list(struct.iter_unpack("<QQ", data[part[2] : part[2] + part[5] // 16 * 16]))
+            (table,) = (value for tag, value in entries if tag == 5)
+            offset = next(
+                table - part[3] + part[2] for part in loaded if part[3] <= table < part[3] + part[5]
             )
-            parts = [struct.unpack_from("<IIQQQQ", data, start + i * each) for i in range(count)]
-            loaded = [part for part in parts if part[0] == 1]
-            names = [_text(data, part[2]) for part in parts if part[0] == 3]
-            for part in (part for part in parts if part[0] == 2):
-                entries = list(struct.iter_unpack("<QQ", data[part[2] : part[2] + part[5] // 16 * 16]))
-                (table,) = (value for tag, value in entries if tag == 5)
-                offset = next(
-                    table - part[3] + part[2] for part in loaded if part[3] <= table < part[3] + part[5]
-                )
-                names += [_text(data, offset + value) for tag, value in entries if tag == 1]
-            return names
+            names += [_text(data, offset + value) for tag, value in entries if tag == 1]
+        return names
     return []
 
 

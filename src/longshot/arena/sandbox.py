@@ -70,10 +70,13 @@ CALLS = {
     "inotify_init1": (294, 26),
     "fanotify_init": (300, 262),
     "sysinfo": (99, 179),
+    "pidfd_open": (434, 434),  # numbers processes of the whole machine
 }
 PINNED = {"sched_setaffinity": (203, 122)}  # refused as well where a box has cores of its own
 CLONE = (56, 220)
-NAMESPACES = 0x7E020000  # clone's flags that make a new namespace
+NAMESPACES = 0x7E021000  # clone's flags that make a new namespace, or a descriptor of a process
+# options of getsockopt by which the kernel numbers sockets and processes of the whole machine
+OPTIONS, NUMBERED = (55, 209), (57, 77)
 SOCKETS = ((41, 198), (53, 199))  # socket and socketpair, whose first argument is the family
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)  # all others are refused
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, the kernel's name for it
@@ -81,7 +84,12 @@ X32 = 0x40000000  # on x86_64 from here on: the same calls under other numbers
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in the kernel's struct seccomp_data
+_NUMBER, _MACHINE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = (
+    0,
+    4,
+    16,
+    32,
+)  # offsets in the kernel's struct seccomp_data
 
 
 def program(machine: str | None = None, *, pinned: bool = False) -> bytes | None:
@@ -101,6 +109,9 @@ def program(machine: str | None = None, *, pinned: bool = False) -> bytes | None
         refused = (_RETURN, 0, 0, _ERROR | errno.EAFNOSUPPORT)
         steps += [(_EQUAL, 0, len(allowed) + 2, numbers[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
         steps += [*allowed, refused]
+    steps += [(_EQUAL, 0, 5, OPTIONS[column]), (_LOAD, 0, 0, _THIRD_ARGUMENT)]
+    steps += [(_EQUAL, 1, 0, NUMBERED[0]), (_EQUAL, 0, 1, NUMBERED[1]), (_RETURN, 0, 0, missing)]
+    steps += [(_RETURN, 0, 0, _ALLOW)]
     steps += [(_EQUAL, 0, 3, CLONE[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
     steps += [(_ANY_BIT, 0, 1, NAMESPACES), (_RETURN, 0, 0, forbidden), (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)

@@ -140,6 +140,7 @@ class Phase(Record):
     end: _Moment | None = None
     threshold: Mapping[str, float] = {}  # league → score that a feedback entry must exceed
     review_days: int = 0  # after the last run, before results are final
+    late_days: NonNegativeInt = 0  # after its end, in which entries are taken that have no rank
 
     @property
     def public(self) -> bool:
@@ -188,6 +189,13 @@ class Competition(Record):
         raise UserError(
             f"The competition has no phase '{name}'; it has {', '.join(phase.name for phase in self.phases)}."
         )
+
+    def text(self, name: str) -> str:
+        """Read a text beside competition.yaml; empty where there is none."""
+        path = (self.folder / name).resolve()
+        if not name or not path.is_relative_to(self.folder.resolve()) or not path.is_file():
+            return ""
+        return path.read_text(encoding="utf-8", errors="replace")[:200_000]
 
     @property
     def marks(self) -> list[str]:

@@ -7,12 +7,25 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from longshot.arena.client import Receipt
+from longshot.arena.kit import write_kit
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import run_folder
 from longshot.arena.server import boards, credentials, organising, people, submissions, uploads
-from longshot.arena.server.operations import Begun, Operation, Written, delete, get, patch, plain, post, put
+from longshot.arena.server.operations import (
+    Begun,
+    FileAnswer,
+    Operation,
+    Written,
+    delete,
+    get,
+    patch,
+    plain,
+    post,
+    put,
+)
 from longshot.arena.server.server_context import Line, ServerContext
 from longshot.arena.server.submissions import may_see_score, own_row
+from longshot.base import hash_text
 
 
 class Me(NamedTuple):
@@ -100,7 +113,23 @@ def change_password(context: ServerContext, person: Person, *, old: Line, new: L
     return _begun(context, people.change_password(context, person, old=old, new=new))
 
 
+def read_kit(context: ServerContext, person: Person) -> FileAnswer:
+    """Hand out the starting kit, which is made once for every state of the settings."""
+    permit(person, "competition.read")
+    competition = context.competition
+    texts = [competition.text(name) for name in competition.pages.values()]
+    folder = context.folder / "data"
+    path = folder / f"kit-{hash_text(competition.model_dump_json(), *texts)[:16]}.zip"
+    if not path.is_file():
+        folder.mkdir(exist_ok=True)
+        for former in folder.glob("kit-*.zip"):
+            former.unlink(missing_ok=True)
+        write_kit(context.folder, path)
+    return FileAnswer(path, "application/zip", "kit.zip")
+
+
 PUBLIC_OPERATIONS: list[Operation] = [
+    get("/kit", "competition.read", read_kit, file="application/zip", heavy=True),
     get("/competition", "competition.read", boards.competition_info),
     get("/board", "board.read", read_board, answer=boards.Board, steady=True),
     get("/progress", "board.read", boards.progress, steady=True),

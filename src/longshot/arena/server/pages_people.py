@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from longshot.arena import entry_rules
-from longshot.arena.policy import OF_ROLE
+from longshot.arena.policy import OF_ROLE, not_there
 from longshot.arena.server import boards, credentials, organising, people, submissions
 from longshot.arena.server.boards import competition_info
 from longshot.arena.server.page_rendering import (
@@ -170,6 +170,14 @@ def rules(request: PageRequest, problem: str = "") -> str:
     return page(request, "text", "Rules", text=request.do(competition_info).rules)
 
 
+def written(request: PageRequest, problem: str = "") -> str:
+    """Show a page that the organisers wrote."""
+    competition, title = request.context.competition, request.path["title"]
+    if title not in competition.pages:
+        raise not_there("page", f"'{title[:40]}'")
+    return page(request, "text", title, text=competition.text(competition.pages[title]))
+
+
 def board(request: PageRequest, problem: str = "") -> str:
     """Show the leaderboard of a phase and league, and how the teams' scores went."""
     info = request.do(competition_info)
@@ -188,6 +196,7 @@ def board(request: PageRequest, problem: str = "") -> str:
         info=info,
         board=table,
         chart=None if table.hidden else _chart(steps),
+        parts=request.do(boards.figures, phase=table.phase),
         width=WIDTH,
         height=HEIGHT,
     )
@@ -240,6 +249,7 @@ PEOPLE_PAGES = [
     show("/", "competition.read", home),
     show("/terms", "competition.read", terms),
     show("/rules", "competition.read", rules),
+    show("/pages/{title}", "competition.read", written),
     show("/board", "board.read", board, steady=True),
     show("/register", "account.register", registering),
     take("/register", "account.register", register, registering, password=True),

@@ -104,6 +104,7 @@ def submission(request: PageRequest, problem: str = "") -> str:
         problem=problem,
         view=view,
         log=request.do(submissions.tail, identity),
+        parts=request.do(submissions.results, identity),
         receipt=uploads.receipt(context, identity) if view.submission.sha256 else None,
         fields=[(name, FACT_FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
