@@ -184,9 +184,10 @@ def _literals(tree: ast.AST, name: str, rng: np.random.Generator) -> Iterator[_P
             elif isinstance(value, bytes) and len(value) > 1:
                 changed = rng.permutation(np.frombuffer(value, np.uint8)).tobytes()
             elif isinstance(value, int) and value.bit_length() > 64:
-                changed = int.from_bytes(rng.bytes(value.bit_length() // 8), "big")
+                changed = int(rng.integers(2**62))
             if changed is not None:
-                size = len(zlib.compress(repr(value).encode("utf-8", "replace")))
+                text = hex(value) if isinstance(value, int) else repr(value)
+                size = len(zlib.compress(text.encode("utf-8", "replace")))
                 yield _Piece(f"{name}:{node.lineno}", size, partial(setattr, node, "value", changed))
         elif (
             isinstance(node, ast.List | ast.Tuple | ast.Set)
@@ -205,10 +206,7 @@ def shuffled_text(text: str, rng: np.random.Generator) -> str:
     'aaa 11 B'
     """
     letters = list(text)
-    kinds = [
-        (letter.isdigit(), letter.isspace(), letter.islower(), letter.isalpha(), letter.isascii())
-        for letter in letters
-    ]
+    kinds = [(letter.isdigit(), letter.isspace(), letter.isalpha(), letter.isascii()) for letter in letters]
     for kind in set(kinds):
         places = [place for place, each in enumerate(kinds) if each == kind]
         for place, source in zip(places, rng.permutation(places), strict=True):

@@ -58,6 +58,7 @@ class ServerSettings(Record):
     free_disk: PositiveInt = 1 << 30  # bytes below which uploads and runs pause
     terms: str = ""  # a Markdown file beside competition.yaml that participants accept
     rules: str = ""  # one with the rules
+    webhook: str = ""  # address that hears of announcements and submissions, as a chat room's
     carry_over: bool = False  # True: when the final begins, those who qualified enter it without an organiser
 
 

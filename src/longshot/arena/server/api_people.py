@@ -92,6 +92,11 @@ def register(
     return Registered(account, account.state == "pending")
 
 
+def reset_password(context: ServerContext, person: Person, *, code: Line, password: Line) -> people.Account:
+    """Set a new password with a link that an organiser made."""
+    return people.reset_password(context, code=code, password=password)
+
+
 def log_in(context: ServerContext, person: Person, *, name: Line, password: Line) -> Begun:
     """Log in."""
     if person.session is not None:  # another session begins: the old one ends
@@ -144,6 +149,7 @@ PUBLIC_OPERATIONS: list[Operation] = [
     get("/rescorings", "competition.read", organising.rescorings, steady=True),
     post("/accounts", "account.register", register, costly=True),
     post("/session", "session.begin", log_in, answer=Me, costly=True),
+    post("/password", "account.register", reset_password, costly=True),
     delete("/session", "session.end", log_out, answer=None),
     get("/me", "account.read", me),
     post("/me/password", "account.change", change_password, answer=Me, costly=True),
@@ -155,6 +161,7 @@ PUBLIC_OPERATIONS: list[Operation] = [
     patch("/team", "team.change", people.change_team),
     post("/team/invitations", "team.change", people.invite_to_team),
     post("/team/join", "team.change", people.join_team),
+    post("/team/merge", "team.change", people.merge_team),
     post("/team/leave", "team.change", people.leave_team),
     post("/team/transfer", "team.change", people.transfer_team),
     delete("/team/members/{account:int}", "team.change", people.remove_member),

@@ -52,6 +52,19 @@ def register(request: PageRequest) -> str | Move:
     return Move("/team", people.log_in(request.context, name=made.name, password=password))
 
 
+def resetting(request: PageRequest, problem: str = "") -> str:
+    """Show the form for a new password, to which an organiser's link leads."""
+    code = request.form.get("code") or request.query.get("code", "")
+    return page(request, "reset", "A new password", problem=problem, code=code)
+
+
+def reset(request: PageRequest) -> Move:
+    """Set a new password."""
+    password = request.form.get("password", "")
+    people.reset_password(request.context, code=form_field(request, "code"), password=password)
+    return Move("/login")
+
+
 def signing_in(request: PageRequest, problem: str = "") -> str:
     """Show the form to sign in; ``next`` says where it leads to."""
     after = request.form.get("next") or request.query.get("next", "/")
@@ -255,6 +268,8 @@ PEOPLE_PAGES = [
     take("/register", "account.register", register, registering, password=True),
     show("/login", "session.begin", signing_in),
     take("/login", "session.begin", sign_in, signing_in, password=True),
+    show("/reset", "account.register", resetting),
+    take("/reset", "account.register", reset, resetting, password=True),
     take("/logout", "session.end", sign_out, signing_in),
     show("/account", "token.list", account),
     take("/account/password", "account.change", change_password, account, password=True),
@@ -265,6 +280,7 @@ PEOPLE_PAGES = [
     take("/team/invite", "team.change", invite, team),
     send("/team/found", people.found_team, team, "/team"),
     send("/team/join", people.join_team, team, "/team"),
+    send("/team/merge", people.merge_team, team, "/team"),
     send("/team/leave", people.leave_team, team, "/team"),
     send("/team/remove", people.remove_member, team, "/team"),
     send("/team/transfer", people.transfer_team, team, "/team"),

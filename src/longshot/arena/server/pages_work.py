@@ -161,6 +161,12 @@ def invite(request: PageRequest) -> str:
     return everybody(request, invitation=request.do(people.invite, role=role, days=days))
 
 
+def forgotten(request: PageRequest) -> str:
+    """Show a link to a new password, this once."""
+    made = request.do(people.invite_to_password, form_number(request, "number"))
+    return everybody(request, invitation=made)
+
+
 def change_team(request: PageRequest) -> Move:
     """Set whether a team is ranked, or put it into the bin."""
     identity = form_number(request, "number")
@@ -274,6 +280,7 @@ WORK_PAGES = [
     show("/organise", "people.read", everybody),
     take("/organise/invite", "invitation.create", invite, everybody),
     send("/organise/accounts/{number:int}", people.change_account, everybody, "/organise"),
+    take("/organise/accounts/{number:int}/password", "people.change", forgotten, everybody),
     take("/organise/teams/{number:int}", "people.change", change_team, everybody),
     show(_ANNOUNCEMENTS, "announcement.write", announcements),
     send(_ANNOUNCEMENTS, organising.announce, announcements, _ANNOUNCEMENTS),
