@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
@@ -68,6 +69,7 @@ _UNUSED = re.compile(
     r"/(site-packages|dist-packages|test|tests|idlelib|ensurepip|lib2to3|turtledemo|config-[^/]*)/"
 )
 _UNUSED_OF_PACKAGE = re.compile(r"/torch/(test/|include/|bin/(?!torch_shm))|/tests/|\.(a|h|hpp|cuh|exe|bat)$")
+WAIT = 0.05  # seconds between two looks at what another process makes
 _READY, _LOCKS = ".ready", dict[str, int]()
 devices = set[int]()  # numbers of the memory disks that this process has copies on
 
@@ -128,15 +130,32 @@ def hold(files: Iterable[Path]) -> Resident:
         _LOCKS[name] = os.open(
             PLACE / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
-        fcntl.flock(_LOCKS[name], fcntl.LOCK_EX)
         _remove_unused()
-        if not (folder / _READY).is_file() or folder.stat().st_uid != os.geteuid():
-            _remove(folder)
-            _fill(folder, copies, size)
-        fcntl.flock(_LOCKS[name], fcntl.LOCK_SH)
+        while not _shared(_LOCKS[name], folder):
+            with contextlib.suppress(BlockingIOError):  # another process makes it now
+                fcntl.flock(_LOCKS[name], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not _is_ready(folder):
+                    _remove(folder)
+                    _fill(folder, copies, size)
+            fcntl.flock(_LOCKS[name], fcntl.LOCK_UN)
+            time.sleep(WAIT)
         atexit.register(_release, name, os.getpid())
     devices.add(folder.stat().st_dev)
     return Resident(folder, size)
+
+
+def _is_ready(folder: Path) -> bool:
+    return (folder / _READY).is_file() and folder.stat().st_uid == os.geteuid()
+
+
+def _shared(lock: int, folder: Path) -> bool:
+    """Hold a copy together with other processes; False where it is not whole, and nobody is kept from making it."""
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if _is_ready(folder):
+            return True
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    return False
 
 
 def needed_libraries(path: Path) -> list[str]:
