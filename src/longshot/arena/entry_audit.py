@@ -208,9 +208,9 @@ def shuffled_text(text: str, rng: np.random.Generator) -> str:
     letters = list(text)
     kinds = [(letter.isdigit(), letter.isspace(), letter.isalpha(), letter.isascii()) for letter in letters]
     for kind in set(kinds):
-        places = [place for place, each in enumerate(kinds) if each == kind]
-        for place, source in zip(places, rng.permutation(places), strict=True):
-            letters[place] = text[source]
+        positions = [position for position, each in enumerate(kinds) if each == kind]
+        for position, source in zip(positions, rng.permutation(positions), strict=True):
+            letters[position] = text[source]
     return "".join(letters)
 
 

@@ -119,14 +119,14 @@ def _licence(competition: Competition, name: str) -> str:
 
 def _settings(competition: Competition, names: list[str]) -> str:
     """Write the settings that all may know, for public data alone."""
-    kept = yaml.safe_load((competition.folder / FILE).read_text(encoding="utf-8"))
+    settings = yaml.safe_load((competition.folder / FILE).read_text(encoding="utf-8"))
     for key in ("database", "server", "pages", "weights", "domain_of"):
-        kept.pop(key, None)
-    kept["datasets"] = {name: f"data/{name}.npz" for name in names}
+        settings.pop(key, None)
+    settings["datasets"] = {name: f"data/{name}.npz" for name in names}
     public = {phase.name for phase in competition.phases if phase.public}
-    kept["phases"] = {name: phase for name, phase in kept["phases"].items() if name in public}
-    kept["domains"] = None
-    return yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
+    settings["phases"] = {name: phase for name, phase in settings["phases"].items() if name in public}
+    settings["domains"] = None
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 
 def _notebook() -> str:

@@ -61,7 +61,7 @@ PACKAGES = (
 PROGRAMS = ("env", "sh", "cat", "id", "ls", "setpriv", "sleep", "true", "uname", "ldconfig")
 LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")  # opened by name while a program runs
 DRIVERS = re.compile(
-    r"lib(cuda|nvidia|nvcuvid|hsa|amdhip|drm|ze_|dxcore)[\w-]*\.so"
+    r"lib(cuda|nvidia|nvcuvid|hs[a]|amdhip|drm|ze_|dxcore)[\w-]*\.so"
 )  # of graphics processors
 # Debian chooses a BLAS by alternatives
 SETTINGS = ("etc/alternatives/lib*", "etc/ld.so.cache", "etc/localtime", "usr/lib/locale/C.utf8/**/*")

@@ -22,11 +22,11 @@ def send_notices(context: ServerContext) -> int:
     if not address:
         return 0
     with context.store.reading() as connection:
-        kept = connection.execute(sa.select(facts.c.value).where(facts.c.name == _CURSOR)).scalar()
+        cursor = connection.execute(sa.select(facts.c.value).where(facts.c.name == _CURSOR)).scalar()
         last = [sa.func.coalesce(sa.func.max(table.c.id), 0) for table in (events, announcements)]
         before = (
-            [int(number) for number in str(kept).split()]
-            if kept
+            [int(number) for number in str(cursor).split()]
+            if cursor
             else list(connection.execute(sa.select(*last)).one())
         )
         happened = connection.execute(
@@ -39,22 +39,22 @@ def send_notices(context: ServerContext) -> int:
             .order_by(events.c.id)
             .limit(_MOST)
         ).all()
-        told = connection.execute(
+        announced = connection.execute(
             sa.select(announcements.c.id, announcements.c.title)
             .where(announcements.c.id > before[1])
             .limit(_MOST)
         ).all()
-    lines = [f"Announcement: {title}" for _, title in told]
+    lines = [f"Announcement: {title}" for _, title in announced]
     lines += [f"Submission {number} of {team}: {state}" for _, number, team, state in happened]
     after = [
         *(
             max([number, *(row[0] for row in rows)])
-            for number, rows in zip(before, (happened, told), strict=True)
+            for number, rows in zip(before, (happened, announced), strict=True)
         )
     ]
     if lines and not _post(address, f"{context.competition.title}\n" + "\n".join(lines)):
         return 0
-    if after != before or not kept:
+    if after != before or not cursor:
         with context.store.change() as connection:
             connection.execute(facts.delete().where(facts.c.name == _CURSOR))
             connection.execute(facts.insert().values(name=_CURSOR, value=" ".join(map(str, after))))

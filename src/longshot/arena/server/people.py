@@ -354,8 +354,8 @@ def merge_team(context: ServerContext, person: Person, *, code: Line) -> Team:
             raise Refusal(409, "That is your own team", "bring the invitation of another")
         if entry_rules.times(competition.final, dt.datetime.now(dt.UTC)).state != "coming":
             raise Refusal(409, f"The phase '{competition.final.name}' has begun, and teams merge before it.")
-        both = sa.select(sa.func.count()).select_from(members).where(members.c.team.in_((own, number)))
-        if (count := connection.execute(both).scalar_one()) > most:
+        together = sa.select(sa.func.count()).select_from(members).where(members.c.team.in_((own, number)))
+        if (count := connection.execute(together).scalar_one()) > most:
             raise Refusal(409, f"Together the teams have {count} members, and {most} are allowed.")
         moved = {"team": number}
         connection.execute(members.update().where(members.c.team == own).values(**moved, leads=False))
