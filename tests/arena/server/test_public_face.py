@@ -51,8 +51,8 @@ def test_a_team_takes_its_members_and_submissions_into_another(own_arena: Arena)
     number = arena.submit(arena.ada)
     code = arena.bob.good("POST", "/team/invitations", {})["code"]
     merged = arena.ada.good("POST", "/team/merge", {"code": code})
-    assert merged["name"] == "Bob" and [member["name"] for member in merged["members"]] == ["Bob", "Ada"]
-    assert [member["leads"] for member in merged["members"]] == [True, False]
+    assert merged["name"] == "Bob" and [member["name"] for member in merged["members"]] == ["Ada", "Bob"]
+    assert [member["leads"] for member in merged["members"]] == [False, True]
     assert [row["id"] for row in arena.bob.good("GET", "/submissions")["items"]] == [number]
     assert arena.bob.good("GET", "/quota")[0]["today"] == 1  # what was used stays used
     former = arena.context.store.rows(sa.select(teams).where(teams.c.name == "Ada"))
@@ -78,7 +78,7 @@ def test_late_entries_are_marked_and_have_no_rank(own_arena: Arena) -> None:
     arena = own_arena
     number = arena.submit(arena.ada)
     change(arena.folder, "feedback: {train", "feedback: {end: '2001-01-01', late_days: 40000, train")
-    arena.submit(arena.bob)
+    arena.submit(arena.bob, phase="feedback")
     change(arena.folder, "late_days: 40000", "late_days: 1")
     assert (
         arena.bob.api("POST", "/uploads", {"size": 1, "sha256": "0" * 64, "phase": "feedback"}).status == 422

@@ -23,12 +23,11 @@ def send_notices(context: ServerContext) -> int:
         return 0
     with context.store.reading() as connection:
         cursor = connection.execute(sa.select(facts.c.value).where(facts.c.name == _CURSOR)).scalar()
-        last = [sa.func.coalesce(sa.func.max(table.c.id), 0) for table in (events, announcements)]
-        before = (
-            [int(number) for number in str(cursor).split()]
-            if cursor
-            else list(connection.execute(sa.select(*last)).one())
-        )
+        latest = [sa.func.coalesce(sa.func.max(table.c.id), 0) for table in (events, announcements)]
+        if cursor:
+            before = [int(number) for number in str(cursor).split()]
+        else:
+            before = [connection.execute(sa.select(number)).scalar_one() for number in latest]
         happened = connection.execute(
             sa.select(events.c.id, events.c.submission, teams.c.name, submissions.c.state)
             .select_from(events.join(submissions, submissions.c.id == events.c.submission).join(teams))
