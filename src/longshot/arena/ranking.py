@@ -318,24 +318,26 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
     return render(competition.title, " · ".join(facts), parts)
 
 
-def figure_parts(competition: Competition, store: Store, phase: str) -> list[PagePart]:
-    """Draw figures 1 to 3 of the Cross-Domain MetaDL paper for the entries of a phase; last come their fact sheets."""
+def figure_parts(
+    competition: Competition, store: Store, phase: str, *, sheets: bool = True
+) -> list[PagePart]:
+    """Draw figures 1 to 3 of the Cross-Domain MetaDL paper for the entries of a phase; last come their fact ``sheets``."""
     everyone, records = dict[str, Mapping[str, Any]](), dict[str, list[TaskRecord] | None]()
-    sheets: list[Facts] = []
+    facts: list[Facts] = []
     for league in competition.leagues:
         for entry in leaderboard(competition, store, phase, league):
             name = entry.team if len(competition.leagues) == 1 else f"{entry.team} · {league}"
             if (scores := worst_run(competition, phase, entry.submission)) is not None:
                 everyone[name] = scores
             records[name] = read_records(_run_folders(competition, phase, entry))
-            sheets += [(name, entry.sheet)] if entry.sheet else []
+            facts += [(name, entry.sheet)] if entry.sheet and sheets else []
     parts = [] if competition.domains is None else [_domains(competition, competition.phase(phase))]
     if everyone:
         parts += _figures(dict(list(everyone.items())[:SHOWN]), len(everyone))
     if difficulty := phase_difficulty(records):
         parts.append(_difficulty(difficulty))
-    if sheets:
-        parts.append(PagePart("Fact sheets", "What the teams say of their methods.", facts=sheets))
+    if facts:
+        parts.append(PagePart("Fact sheets", "What the teams say of their methods.", facts=facts))
     return parts
 
 

@@ -141,7 +141,7 @@ def figures(context: ServerContext, person: Person, *, phase: str) -> list[PageP
     return context.memory.kept(
         ("figures", phase),
         (context.memory.state(), competition),
-        lambda: ranking.figure_parts(competition, context.store, phase),
+        lambda: ranking.figure_parts(competition, context.store, phase, sheets=False),
     )
 
 
