@@ -321,7 +321,7 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
 def figure_parts(
     competition: Competition, store: Store, phase: str, *, sheets: bool = True
 ) -> list[PagePart]:
-    """Draw figures 1 to 3 of the Cross-Domain MetaDL paper for the entries of a phase; last come their fact ``sheets``."""
+    """Draw figures 1 to 3 of the Cross-Domain MetaDL paper for the entries of a phase; then their fact ``sheets``."""
     everyone, records = dict[str, Mapping[str, Any]](), dict[str, list[TaskRecord] | None]()
     facts: list[Facts] = []
     for league in competition.leagues:
