@@ -51,8 +51,9 @@ def write_kit(folder: str | Path, out: str | Path, *, force: bool = False) -> Pa
     Path
         ``out``.
     """
-    competition, out = load(folder), Path(out)
+    out = Path(out)
     claim_output(out, KIND, force=force)
+    competition = load(folder)
     phases = [phase for phase in competition.phases if phase.public]
     if not phases:
         raise UserError(
