@@ -232,8 +232,8 @@ def command(
     wall += ["--perms", "0755", "--dir", "/etc", "--ro-bind", str(system.copy_of(Path("/etc"))), "/etc"]
     wall += _scratch("/tmp", limits)  # first: what is bound may lie below it
     wall += ["--perms", "0755", "--dir", "/box"]
-    for inside, (outside, resident) in copies.items():
-        wall += [*_parents(inside), "--ro-bind", str(resident.copy_of(outside)), str(inside)]
+    for mount_point, (original, resident) in copies.items():
+        wall += [*_parents(mount_point), "--ro-bind", str(resident.copy_of(original)), str(mount_point)]
     for path in hidden:
         wall += _cover(path, copies)
     wall += ["--proc", "/proc", "--dev", "/dev"]
