@@ -12,8 +12,16 @@ OUTPUT_FILES = {
     ("compete bundle", "out"): ("new.zip",),  # a bundle: tests/arena/test_bundle.py
     ("compete kit", "out"): ("new.zip",),  # a kit: tests/arena/server/test_kit.py
 }
-OUTPUT_ARGUMENTS = {"compete leaderboard": "{missing}", "compete bundle": "{missing}", "compete kit": "{missing}"}
-OUTPUT_FOLDERS = {"compete run": None, "compete audit": None, "compete run-bundle": None}  # tests/arena runs them
+OUTPUT_ARGUMENTS = {
+    "compete leaderboard": "{missing}",
+    "compete bundle": "{missing}",
+    "compete kit": "{missing}",
+}
+OUTPUT_FOLDERS = {
+    "compete run": None,
+    "compete audit": None,
+    "compete run-bundle": None,
+}  # tests/arena runs them
 OUTPUT_ENDINGS = [("compete bundle", "out", "x.tar", ".zip"), ("compete kit", "out", "x.tar", ".zip")]
 NOT_FOLLOWED = {
     "certificate": "opens a server to other machines: tests/arena/server does with a certificate of its own",

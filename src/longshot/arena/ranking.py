@@ -298,7 +298,7 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
                 entry.team,
                 dict(entry.sheet).get("title", ""),
                 f"{entry.score:.4f}",
-                "–" if telling(entry.half) is None else f"± {entry.half:.4f}",
+                _half(worst_run(competition, phase, entry.submission)),
                 plus_minus(entry.behind, entry.behind_half, "plain", 4),
                 str(entry.submission),
                 entry.created,
@@ -427,6 +427,11 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
         legend=list(LEGEND),
         squares=True,
     )
+
+
+def _half(scores: Mapping[str, Any] | None) -> str:
+    half = None if scores is None else telling_half(scores["overall"], MAIN)
+    return "–" if half is None else f"± {half:.4f}"
 
 
 def worst_run(competition: Competition, phase: str, submission: int) -> dict[str, Any] | None:
