@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from longshot.arena import entry_rules, queue
 from longshot.arena.database_tables import events, now, runs, stamp, submissions, teams
 from longshot.arena.domains import domain_sentence, phase_domains
-from longshot.arena.inside.blind_tasks import telling
+from longshot.arena.inside.blind_tasks import telling, telling_half
 from longshot.arena.queue import run_folder
 from longshot.arena.result_pages import (
     LEGEND,
