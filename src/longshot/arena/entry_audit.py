@@ -256,13 +256,13 @@ def _noise_like(suffix: str, data: bytes, how: How, rng: np.random.Generator) ->
             out = io.BytesIO()
             Image.fromarray(pixels).save(out, image.format)
         return out.getvalue()
-    return shuffled_text(
-        data.decode(), rng
-    ).encode()  # what is no text is an error, and permuted byte by byte
+    # what is no text is an error, and permuted byte by byte
+    return shuffled_text(data.decode(), rng).encode()
 
 
 def _values(values: np.ndarray[Any, Any], how: How, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     """Return numbers of the same shape: permuted, or normal with the same mean and deviation."""
-    if how == "shuffled" or values.dtype.kind != "f" or not np.isfinite(values).all():
-        return rng.permutation(values.ravel()).reshape(values.shape)
-    return rng.normal(values.mean(), values.std(), values.shape).astype(values.dtype)
+    noise: np.ndarray[Any, Any] = rng.permutation(values.ravel()).reshape(values.shape)
+    if how == "noise" and values.dtype.kind == "f" and np.isfinite(values).all():
+        noise = rng.normal(values.mean(), values.std(), values.shape).astype(values.dtype)
+    return noise

@@ -12,6 +12,7 @@ import json
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -136,7 +137,11 @@ def _notebook() -> str:
     for number, part in enumerate(template("kit_notebook.txt").split("# %%")[1:]):
         prose = part.startswith(" [markdown]")
         text = part.partition("\n")[2].strip()
-        cell = {"cell_type": "markdown" if prose else "code", "id": f"cell-{number}", "metadata": {}}
+        cell: dict[str, Any] = {
+            "cell_type": "markdown" if prose else "code",
+            "id": f"cell-{number}",
+            "metadata": {},
+        }
         cell |= {"source": text.splitlines(keepends=True)} | (
             {} if prose else {"outputs": [], "execution_count": None}
         )
