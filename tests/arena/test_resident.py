@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,16 @@ def test_a_changed_file_is_another_copy(file):
     assert other != folder and Path(f"{other}{file}").read_bytes() == b"y" * 10_001
     before.communicate("")
     after.communicate("")
+
+
+def test_a_folder_with_links_to_folders_is_copied_as_it_is(tmp_path):
+    """A virtual environment has lib64, which leads to lib."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "module.py").write_text("x = 1")
+    (tmp_path / "lib64").symlink_to("lib")
+    copy = resident.resident_folder(tmp_path).copy_of(tmp_path)
+    assert (copy / "lib64").is_symlink() and (copy / "lib64" / "module.py").read_text() == "x = 1"
+    assert resident.PLACE in copy.parents and not os.access(copy / "lib" / "module.py", os.X_OK)
 
 
 def test_libraries_are_those_that_the_loader_names():

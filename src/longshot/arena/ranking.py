@@ -257,15 +257,9 @@ def standing_since(competition: Competition, phase: str, moment: dt.datetime | N
 
 
 COLUMNS = (
-    "rank",
-    "team",
-    "method",
-    "normalised accuracy",
-    "95 % interval",
-    "behind the one above",
-    "submission",
+    *("rank", "team", "method", "normalised accuracy", "95 % interval", "behind the one above", "submission"),
+    "submitted (UTC)",
 )
-COLUMNS += ("submitted (UTC)",)
 METHOD = COLUMNS.index("method")
 SHOWN = 8  # teams drawn in the figures: more colours cannot be told apart
 

@@ -230,7 +230,7 @@ def _with_targets(files: Iterable[Path]) -> Iterator[Path]:
     real_folder = cache(Path.resolve)
     for path in files:
         path = real_folder(path.parent) / path.name
-        while os.path.lexists(path):
+        while os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
             yield path
             if not path.is_symlink():
                 break
