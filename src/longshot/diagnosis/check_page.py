@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from typing import TYPE_CHECKING, Any
 
-from longshot.base import OutputKind, UserError, count, escape_markdown, note, progress, starts_with
+from longshot.base import OutputKind, UserError, count, escape_markdown, first, note, progress, starts_with
 from longshot.diagnosis.folder_check import METHODS, TITLES, WORST, FolderCheck
 from longshot.evaluation import find_mistakes
 from longshot.reports import (
@@ -42,7 +43,7 @@ _POPULATION = f"Accuracy in %, ± half its 95 % interval for {TASKS}."
 def screen(check: FolderCheck) -> str:
     """Return what the terminal shows: what is in the folder, accuracies, what is mixed up, and the verdict."""
     parts = [
-        "\n".join(summary_lines(check)),
+        "\n".join(map(_wrapped, summary_lines(check))),
         terminal(measured_sheet(check)),
         terminal(curve_sheet(check)),
         terminal(class_sheet(check)),
@@ -50,9 +51,18 @@ def screen(check: FolderCheck) -> str:
     if check.pairs:
         parts.append(terminal(pair_sheet(check)))
     verdict = verdict_line(check)
-    parts += [verdict] if verdict else []
-    commands = "\n".join(f"  {line}   # {purpose}" for line, purpose in next_commands(check))
+    parts += [_wrapped(verdict)] if verdict else []
+    commands = "\n".join(f"  # {purpose}\n  {_continued(line)}" for line, purpose in next_commands(check))
     return "\n\n".join([*parts, f"Next:\n{commands}"])
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, 80, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+
+
+def _continued(line: str) -> str:
+    """Continue a command that is wider than 80 columns on lines of its options, so that it can be pasted."""
+    return line if len(line) <= 78 else line.replace(" --", " \\\n    --")
 
 
 def summary_lines(check: FolderCheck) -> list[str]:
@@ -64,7 +74,9 @@ def summary_lines(check: FolderCheck) -> list[str]:
         f"{int(data.sizes.min()):,} to {int(data.sizes.max()):,} a class"
     ]
     if sheet.facts["skipped"]:
-        lines.append(f"unreadable and left out: {count(len(sheet.facts['skipped']), 'image')}")
+        lines.append(
+            f"unreadable and left out: {count(len(sheet.facts['skipped']), 'image')} ({first(sheet.facts['skipped'])})"
+        )
     lines += [f"left out: {line}" for line in sheet.facts["left_out"]]
     if sheet.copies is not None and len(sheet.copies.later):
         lines.append(sheet.copies.words(data.labels))
@@ -141,16 +153,15 @@ def verdict_line(check: FolderCheck) -> str:
     if check.need is None:
         return ""
     best, needed = check.best, check.photos_needed()
-    photos = f"{count(check.shot, 'photo')} per class"
-    reached = f"{_estimate(best.accuracy)} % with {photos}, {percent(check.need)} % needed"
-    most = check.curve[best.backbone][-1][0]
+    reached = f"{_estimate(best.accuracy)} % with {count(check.shot, 'photo')} per class, {percent(check.need)} % needed"
+    most, accuracy = check.curve[best.backbone][-1]
     if check.verdict == "passed":
         return f"Passed: {best.backbone} reaches {reached}."
     word = "Failed" if check.verdict == "failed" else "Undecided"
     remedy = (
-        f"{count(needed, 'photo')} per class would reach it"
+        f"{count(needed, 'photo')} per class would surely reach it"
         if needed is not None
-        else f"up to {count(most, 'photo')} per class do not reach it"
+        else f"even {count(most, 'photo')} per class do not surely reach it ({_estimate(accuracy)} %)"
     )
     return f"{word}: {best.backbone} has {reached}; {remedy}."
 
