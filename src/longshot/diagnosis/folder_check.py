@@ -30,19 +30,15 @@ if TYPE_CHECKING:
 
 Verdict: TypeAlias = Literal["passed", "failed", "undecided"]
 
-METHODS = (
-    "protonet",
-    "simpleshot",
-    "ridge",
-    "nearest-neighbour",
-)  # what is chosen among: fast at any number of classes
+# what is chosen among: fast at any number of classes
+METHODS = ("protonet", "simpleshot", "ridge", "nearest-neighbour")
 NETWORKS = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 REFERENCES = (1, 2, 3, 5, 10, 20, 50)  # photos per class along the curve
 TITLES = {
     "random": "random classes",
     "alike": "look-alike classes",
     "difficult": "difficult references",
-    "alike-difficult": "look-alike classes, difficult references",
+    "alike-difficult": "look-alike, difficult references",
     "all": "all classes at once",
 }
 _CHOICE, _REPORT = 1, 0  # seeds: the method is chosen on other tasks than those that are reported
@@ -446,7 +442,6 @@ def _curve(
     photos = {
         name: bed.meta["sampler"]["shape"]["shot"] for name, bed in beds.items() if name.startswith("all")
     }
-    photos = {name: shot for name, shot in photos.items() if name == "all" or name[4:].isdigit()}
     return [
         (shot, mean_interval(_rows(results, name, backbone, method)["accuracy"].to_numpy()))
         for name, shot in sorted(photos.items(), key=lambda item: item[1])
