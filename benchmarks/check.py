@@ -36,7 +36,7 @@ from longshot.tasks import AllShape
 
 NETWORK = "efficientnet-lite0"
 WAY, SHOT, QUERY = 5, 5, 10
-PHOTOS = 400  # that the peer embeds, at most
+PHOTOS = 200  # that the peer embeds, at most
 POINTS = 10.0  # of a class's accuracy
 LOWEST = 0.3  # accuracy of a class that can lose as much
 
@@ -65,7 +65,8 @@ def peer(data: Dataset) -> None:
 
     classes = max(WAY, int(np.searchsorted(data.offsets[1:], PHOTOS, side="right")))
     part = take_rows(data, np.arange(data.offsets[min(classes, len(data.class_ids))]))
-    testbed = longshot.sample(part, tasks=200, way=WAY, shot=SHOT, query=QUERY, allow_repeats=True)
+    shape = {"way": WAY, "shot": SHOT, "query": 5}
+    testbed = longshot.sample(part, tasks=200, **shape, copies="allow", allow_repeats=True)
     run = longshot.evaluate(testbed, backbones=NETWORK, methods="protonet", datasets={data.name: part})
     rows = run.table()
     answers = dict(zip(rows["task"].to_pylist(), rows["prediction"].to_pylist(), strict=True))
@@ -158,17 +159,17 @@ def pairs(data: Dataset, number: int = 20) -> None:
         )
 
 
-def gate(data: Dataset, repeats: int, tasks: int) -> None:
+def gate(photos: Dataset, repeats: int, tasks: int, classes_used: int) -> None:
     """Count collapses that the gate of classes fails, and repeats that it fails."""
-    array = np.asarray(longshot.embed(data, NETWORK).array, dtype=np.float32)
+    data = take_rows(photos, np.arange(photos.offsets[min(classes_used, len(photos.class_ids))]))
+    array = np.asarray(longshot.embed(photos, NETWORK).array[: len(data)], dtype=np.float32)
     products = array @ array.T
     outcomes: dict[str, list[str | None]] = {"collapse": [], "repeat": []}
     caught = 0
     for repeat in range(repeats):
         generator = np.random.default_rng(repeat)
-        testbed = longshot.sample(
-            data, tasks=tasks, way=WAY, shot=SHOT, query=QUERY, seed=repeat, drop_small=True
-        )
+        shape = {"way": WAY, "shot": SHOT, "query": QUERY, "drop_small": True}
+        testbed = longshot.sample(data, tasks=tasks, **shape, seed=repeat, copies="allow")
         position = {key: row for row, key in enumerate(data.keys.to_pylist())}
         query = np.array([[position[key] for key in task.query] for task in testbed])
         truth = np.array([task.query_label for task in testbed])
@@ -195,13 +196,15 @@ def _answers(
     data: Dataset, products: NDArray[np.float32], classes: Any, query: Any, generator: np.random.Generator
 ) -> NDArray[np.int64]:
     """Answer queries [T, Q] by the nearest mean of references that are drawn anew, [T, Q]."""
-    labels = data.labels
-    score = generator.random((len(classes), len(data)))
-    np.put_along_axis(score, query, 2.0, 1)  # a query is no reference
+    used = np.zeros((len(query), len(data)), dtype=bool)
+    np.put_along_axis(used, query, True, 1)  # a query is no reference
+    member = np.arange(int(data.sizes.max()))
     distances = []
-    for column in range(classes.shape[1]):
-        other = labels[None] != classes[:, column : column + 1]
-        support = np.argsort(np.where(other, 3.0, score), 1)[:, :SHOT]
+    for chosen in classes.T:
+        rows = np.minimum(data.offsets[chosen][:, None] + member, len(data) - 1)
+        score = generator.random(rows.shape) + np.take_along_axis(used, rows, 1)
+        score[member >= data.sizes[chosen][:, None]] = 3.0
+        support = np.take_along_axis(rows, np.argsort(score, 1)[:, :SHOT], 1)
         cross = products[query[:, :, None], support[:, None, :]].mean(2)
         within = products[support[:, :, None], support[:, None, :]].mean((1, 2))
         distances.append(within[:, None] - 2 * cross)
@@ -219,7 +222,7 @@ def _judge(testbed: Any, before: Any, after: Any) -> tuple[str | None, set[str]]
         testbed.content_hash,
         series,
         series,
-        compare_many(*shares)[0],
+        compare_many(*shares, resamples=99)[0],
         1.0,
         True,
         classes=tuple(changes),
@@ -234,7 +237,8 @@ def main() -> None:
     parts = ("cost", "peer", "drop", "pairs", "gate")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
     parser.add_argument("--repeats", type=int, default=100)
-    parser.add_argument("--tasks", type=int, default=600)
+    parser.add_argument("--tasks", type=int, default=600, help="of each run at the gate")
+    parser.add_argument("--classes", type=int, default=20, help="that the gate looks at: the first so many")
     arguments = parser.parse_args()
     for folder in arguments.folders:
         print(f"\n{folder.name}", flush=True)
@@ -245,7 +249,7 @@ def main() -> None:
             if part in ("cost", "drop"):
                 (cost if part == "cost" else drop)(folder, out)
             elif part == "gate":
-                gate(data, arguments.repeats, arguments.tasks)
+                gate(data, arguments.repeats, arguments.tasks, arguments.classes)
             else:
                 (peer if part == "peer" else pairs)(data)
             print(f"  ({part}: {time.process_time() - started:.0f} s of processor time here)", flush=True)
