@@ -155,11 +155,12 @@ def verdict_line(check: FolderCheck) -> str:
     if check.verdict == "passed":
         return f"Passed: {best.backbone} reaches {reached}."
     word = "Failed" if check.verdict == "failed" else "Undecided"
-    remedy = (
-        f"{count(needed, 'photo')} per class would surely reach it"
-        if needed is not None
-        else f"even {count(most, 'photo')} per class do not surely reach it ({_estimate(accuracy)} %)"
-    )
+    if needed is not None:
+        remedy = f"{count(needed, 'photo')} per class would surely reach it"
+    elif most > check.shot:
+        remedy = f"even {count(most, 'photo')} per class do not surely reach it ({_estimate(accuracy)} %)"
+    else:
+        remedy = "more could not be tried"
     return f"{word}: {best.backbone} has {reached}; {remedy}."
 
 
@@ -240,11 +241,10 @@ def render_check(check: FolderCheck) -> str:
         "commands": next_commands(check),
     }
     curve = {"sheet": curve_sheet(check), "svg": _plot_curve(check)}
-    pairs = _pictured_pairs(check)
     classes = {
         "sheet": class_sheet(check),
         "pairs": pair_sheet(check) if check.pairs else None,
-        "pictured": pairs,
+        "pictured": _pictured_pairs(check),
     }
     sections = [
         Section("verdict", "How well classes are told apart", summary, "check_summary"),
@@ -361,9 +361,8 @@ def _pictured_suspects(check: FolderCheck) -> list[Mapping[str, Any]]:
 def _pictures(check: FolderCheck, keys: Sequence[str]) -> list[dict[str, Any]]:
     """Return thumbnails as data URIs with their keys."""
     data = check.sheet.dataset
-    images = find_images(datasets={data.name: data})
     try:
-        loaded = images(data.name, list(keys))
+        loaded = find_images(datasets={data.name: data})(data.name, list(keys))
     except UserError as error:
         note(f"No pictures: {error}")
         return []

@@ -336,6 +336,7 @@ def _installed() -> list[str]:
 def _choose_sizes(dataset: Dataset, copies: Any, shot: int) -> _Sizes:
     """Choose shots and queries that three of four classes have images for; UserError where nothing can be asked.
 
+    Half of the images beside the references are queries, so that there is a choice of difficult references.
     Of images that are ``copies`` of each other one counts, since tasks keep them apart.
     """
     sizes = dataset.sizes
@@ -350,21 +351,24 @@ def _choose_sizes(dataset: Dataset, copies: Any, shot: int) -> _Sizes:
         )
     typical = int(np.quantile(usable, 0.25))
     own_shot = min(shot, max(1, typical // 2))
-    query = min(10, max(1, typical - own_shot))
+    query = min(10, max(1, (typical - own_shot) // 2))
     if (usable >= own_shot + query).sum() < 2:
         own_shot = query = 1
     left_out = []
     if single := int((sizes < 2).sum()):
         left_out.append(f"{count(single, 'class', 'classes')} with a single image cannot take part")
     if small := int(((sizes >= 2) & (sizes < own_shot + query)).sum()):
-        kinds = f"fewer than {own_shot + query} images"
+        kinds = f"fewer than {own_shot + query} images, copies not counted,"
+        verb = "takes" if small == 1 else "take"
         left_out.append(
-            f"{count(small, 'class', 'classes')} with {kinds} take part only where all classes are asked"
+            f"{count(small, 'class', 'classes')} with {kinds} {verb} part only where all classes are asked"
         )
     if own_shot < shot:
         left_out.append(
             f"{own_shot} references per class in place of {shot}: a quarter of the classes has {typical} images"
         )
+    if own_shot + query >= typical:
+        left_out.append("classes are too small to choose difficult references: any are taken")
     most = int(np.quantile(usable, 0.5)) - 1
     references = tuple(k for k in sorted({*REFERENCES, own_shot}) if k <= most) or (1,)
     limit = max(1, _ANSWERS // len(usable) ** 2)
