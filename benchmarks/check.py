@@ -65,7 +65,7 @@ def peer(data: Dataset) -> None:
 
     classes = max(WAY, int(np.searchsorted(data.offsets[1:], PHOTOS, side="right")))
     part = take_rows(data, np.arange(data.offsets[min(classes, len(data.class_ids))]))
-    shape = {"way": WAY, "shot": SHOT, "query": 5}
+    shape = {"way": WAY, "shot": SHOT, "query": min(QUERY, int(part.sizes.min()) - SHOT)}
     testbed = longshot.sample(part, tasks=200, **shape, copies="allow", allow_repeats=True)
     run = longshot.evaluate(testbed, backbones=NETWORK, methods="protonet", datasets={data.name: part})
     rows = run.table()
