@@ -442,7 +442,7 @@ def _left_out(suspected: Bools, later: Bools, shots: Ints, shot: int) -> tuple[s
     if suspected.any():
         lines.append(f"{count(int(suspected.sum()), 'photo')} whose label looks wrong")
     if later.any():
-        lines.append(f"{count(int(later.sum()), 'photo')} that are copies of others")
+        lines.append(f"{count(int(later.sum()), 'copy', 'copies')} of other photos")
     if short := int((shots < shot).sum()):
         lines.append(f"{count(short, 'class', 'classes')} with fewer photos than {shot}: all they have")
     return tuple(lines)

@@ -153,7 +153,7 @@ class ModelCheck:
 
     def page(self) -> str:
         """Return the page as one text."""
-        facts = [Column("", lambda line: line[0]), Column("", lambda line: line[1])]
+        facts = [Column("Fact", lambda line: line[0]), Column("Value", lambda line: line[1])]
         verdict = {"lines": [line for line in (self.verdict_line(), *self.lines) if line], "sheet": self.sheet()}
         model = {"sheet": make_sheet(facts, facts_of(self.model), labels=2, aria="What the model is")}
         sections = [
