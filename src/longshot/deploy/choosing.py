@@ -33,7 +33,7 @@ from longshot.base import (
 )
 from longshot.deploy.choosing_search import Looks, choose_rows, share_photos
 from longshot.deploy.fitting import default_network
-from longshot.models import joint_suspects
+from longshot.models import suspects_of
 from longshot.statistics import Interval, mean_interval
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def choose(
     _, copies = find_copies(data)
     group = np.arange(len(data)) if copies is None else copies.group
     suspected = np.zeros(len(data), bool)
-    suspected[joint_suspects([features[name] for name in choosers]).mislabelled] = True
+    suspected[suspects_of(*(features[name] for name in choosers)).mislabelled] = True
     later = group != np.arange(len(data))
     usable = _usable(~suspected & ~later, data.labels)
     looks = {name: np.asarray(each.array, np.float32) for name, each in features.items()}
@@ -442,7 +442,7 @@ def _left_out(suspected: Bools, later: Bools, shots: Ints, shot: int) -> tuple[s
     if suspected.any():
         lines.append(f"{count(int(suspected.sum()), 'photo')} whose label looks wrong")
     if later.any():
-        lines.append(f"{count(int(later.sum()), 'photo')} that are copies of others")
+        lines.append(f"{count(int(later.sum()), 'copy', 'copies')} of other photos")
     if short := int((shots < shot).sum()):
         lines.append(f"{count(short, 'class', 'classes')} with fewer photos than {shot}: all they have")
     return tuple(lines)

@@ -135,7 +135,7 @@ def card_page(model: Classifier) -> str:
                     "pictures": [{"source": each.thumbnail, "key": each.key} for each in own],
                 }
             )
-    facts = [Column("", lambda line: line[0]), Column("", lambda line: line[1])]
+    facts = [Column("Fact", lambda line: line[0]), Column("Value", lambda line: line[1])]
     summary = {"sheet": make_sheet(facts, facts_of(model), labels=2, aria="What the model is")}
     sections = [Section("facts", "What it is and what was measured", summary, "sheet")]
     if "ece" in model.facts.card:

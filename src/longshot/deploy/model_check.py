@@ -153,8 +153,11 @@ class ModelCheck:
 
     def page(self) -> str:
         """Return the page as one text."""
-        facts = [Column("", lambda line: line[0]), Column("", lambda line: line[1])]
-        verdict = {"lines": [line for line in (self.verdict_line(), *self.lines) if line], "sheet": self.sheet()}
+        facts = [Column("Fact", lambda line: line[0]), Column("Value", lambda line: line[1])]
+        verdict = {
+            "lines": [line for line in (self.verdict_line(), *self.lines) if line],
+            "sheet": self.sheet(),
+        }
         model = {"sheet": make_sheet(facts, facts_of(self.model), labels=2, aria="What the model is")}
         sections = [
             Section("verdict", "What the shipped model does", verdict, "choice_worth"),
@@ -184,7 +187,9 @@ def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
     if settings["out"] is not None:
         claim_folder(settings["out"], "check", (PAGE_NAME,))
     model = Classifier.open(dataset)
-    data = reopen_dataset(model.facts.fingerprint, model.facts.dataset, has_the_bytes=partial(_has_bytes, model))
+    data = reopen_dataset(
+        model.facts.fingerprint, model.facts.dataset, has_the_bytes=partial(_has_bytes, model)
+    )
     digests = {bytes(digest).hex(): row for row, digest in enumerate(image_digests(data, skip_bad=True))}
     missing = [
         each.key
