@@ -36,7 +36,7 @@ from longshot.explorer.library import Item
 from longshot.explorer.picture_store import PICTURE_TYPE
 from longshot.explorer.run_views import run_overview, run_plot, run_section, run_tasks
 from longshot.explorer.site import NotThere, Page, Site, ago, made
-from longshot.explorer.sprites import image_large, image_sprite, large_picture, query_sprite, sprite
+from longshot.explorer.sprites import image_large, image_sprite, large_picture, query_sprite, sprite, strip
 from longshot.explorer.task_views import answers_table, other_supports, task_image, task_pictures
 from longshot.explorer.testbed_views import testbed_classes, testbed_overview, testbed_plots, testbed_tasks
 from longshot.explorer.web_server import App, Guard
@@ -160,14 +160,15 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         """Report what is running, as JSON; 304 while nothing changes."""
         digits = str(request.query_params.get("item", "")).rsplit("-", 1)[-1]
         items = [each for each in site.library.items() if each.sign is not None or each.digits == digits]
-        facts = [_live_facts(each) for each in items if not digits or each.digits == digits]
-        tag = f'"{hashlib.sha256(repr([{**each, "age": ""} for each in facts]).encode()).hexdigest()[:20]}"'
+        facts = [_live_facts(site, each) for each in items if not digits or each.digits == digits]
+        tag = f'"{hashlib.sha256(repr([{**each, "age": 0, "spark": 0} for each in facts]).encode()).hexdigest()[:20]}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
         return JSONResponse({"items": facts, "time": time.time()}, headers={"etag": tag})
 
     return [
-        page("/", lambda request: home(site, request.query_params)),
+        page("/", lambda request: home(site, request.query_params, request.cookies)),
+        _picture_route(site, pool, "/{kind}/{id}/strip.jpg", strip),
         page("/run/{id}", of("run", lambda site, item, _: run_overview(site, item))),
         page("/run/{id}/tasks", of("run", downloads.or_file(run_tasks, downloads.run_tasks_file))),
         page("/run/{id}/plot", of("run", downloads.or_file(run_plot, downloads.run_plot_file))),
@@ -286,10 +287,10 @@ def _picture_route(
     return Route(path, endpoint)
 
 
-def _live_facts(item: Item) -> dict[str, Any]:
+def _live_facts(site: Site, item: Item) -> dict[str, Any]:
     sign = item.sign
     facts: dict[str, Any] = {"id": item.id, "state": item.state, "changed": round(item.changed, 1)}
     if sign is not None:
         facts |= {name: getattr(sign, name) for name in ("done", "total", "unit", "note")}
-        facts["age"] = ago(sign.age)
+        facts["age"], facts["spark"] = ago(sign.age), site.scores.spark(item)
     return facts

@@ -25,7 +25,7 @@ from longshot.base import UserError, cache_dir, hash_json, in_words, keep_fonts,
 if TYPE_CHECKING:
     from longshot.reports import Sheet
 
-FORMAT = 6
+FORMAT = 7
 _MOST_ELEMENTS = 1_150  # of a section, so that a page of it stays below 1,500
 _ONCE = (
     "tables",
@@ -279,6 +279,7 @@ def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
         {
             "task": each.task if task is None else task,
             "sentences": [finding.sentence for finding in each.findings],
+            "causes": [finding.attribute for finding in each.findings],
             "attractions": attraction_sentences(each),
         }
         for each in explanation.tasks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from longshot.base import count
 from longshot.explorer.library import Item
 from longshot.explorer.listing import (
+    MOST_ROWS,
     ListPage,
     ListState,
     address,
@@ -24,6 +26,7 @@ from longshot.explorer.result_views import IndexLinks, indexed_results, tasks_ur
 from longshot.explorer.run_index import BedIndex, RunIndex
 from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
 from longshot.explorer.svg_plots import Point, scatter
+from longshot.explorer.task_rows import CHOSEN_BY, PICTURED, class_choices, pictured_rows, task_table
 from longshot.reports import Section, results_sheet
 
 _POINTS = 350
@@ -144,11 +147,10 @@ def default_columns(bed: BedIndex) -> list[str]:
 
 def list_state(path: str, query: Any, bed: BedIndex) -> ListState:
     """Read the state of the list; a series that an address names becomes its sort order."""
-    state = ListState.read(path, query, fixed=("bed",))
+    state = ListState.read(path, query, fixed=("bed", *CHOSEN_BY))
     text = str(query.get("series", ""))
     if text and not state.sort:
-        series = bed.series[choose_series(bed, text)]
-        return ListState(path, state.where, series.column, state.page, state.columns, state.fixed)
+        return replace(state, sort=bed.series[choose_series(bed, text)].column)
     return state
 
 
@@ -157,13 +159,22 @@ def run_tasks(site: Site, run: Item, query: Any) -> Page:
     index = site.index(run)
     bed = choose_bed(index, query)
     state = list_state(f"{run.url}/tasks", query, bed)
-    listed = make_page(bed.table, state, default_sort="accuracy", defaults=default_columns(bed))
     item = site.testbed_item(bed.hash)
-    carried = [("run", run.id), *state.parameters(page=1, fixed=(), columns=())]
+    table = task_table(site, item, bed.table, query, bed)
+    pictured = item is not None and not bed.problem and state.view != "table" and not state.columns
+    defaults = default_columns(bed)
+    if pictured:  # accuracies of series are ticks, and what is most telling stands beside them
+        defaults = ["task", "accuracy", "disagreement", "cause", *bed.varied[:2]]
+    listed = make_page(
+        table, state, default_sort="accuracy", defaults=defaults, most=PICTURED if pictured else MOST_ROWS
+    )
+    chosen = tuple(pair for pair in state.fixed if pair[0] in CHOSEN_BY)
+    carried = [("run", run.id), *state.parameters(page=1, fixed=chosen, columns=())]
     link = task_link(f"{item.url}/task" if item else None, carried)
     example = f"way >= 5 and {bed.series[0].column} < 0.4" if bed.series else "way >= 5"
     context = list_context(listed, link, example, download_links(state, bool(item)))
     context |= {"beds": bed_links(state.path, index, bed), "series": bed.series}
+    context |= pictured_context(site, item, listed, carried, bed, pictured)
     page = run_frame(
         site, run, index, "tasks", [Section("tasks", f"Tasks of {bed.name}", context, "task_list")]
     )
@@ -190,6 +201,32 @@ def list_context(
         "example": example,
         "downloads": downloads,
         "series": [],
+        "pictures": None,
+        "views": [],
+        "classes": [],
+    }
+
+
+def pictured_context(
+    site: Site,
+    item: Item | None,
+    listed: ListPage,
+    carried: Sequence[tuple[str, str]],
+    bed: BedIndex | None,
+    pictured: bool,
+) -> dict[str, Any]:
+    """Collect what a list of tasks takes beside: its pictures, its other views, and classes to choose by."""
+    state = listed.state
+    views = (("", "rows"), ("grid", "grid"), ("table", "numbers"))
+    chosen = dict(state.fixed)
+    return {
+        "pictures": pictured_rows(site, item, listed, carried, bed) if pictured and listed.rows else None,
+        "views": [
+            (name, state.url(view=view, columns=(), page=1), view == state.view) for view, name in views
+        ],
+        "classes": class_choices(site, item),
+        "chosen": [chosen.get(name, "") for name in CHOSEN_BY],
+        "legend": [] if bed is None else list(enumerate(bed.series[:6])),
     }
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from longshot.data import Dataset
+    from longshot.explorer.run_scores import RunScores
 
 TEMPLATES = Path(__file__).with_name("templates")
 _DATASETS = 4  # held open
@@ -68,6 +69,14 @@ class Site:
         """End the processes it started."""
         self.decoders.close()
         self.plot_worker.close()
+        self.scores.close()
+
+    @cached_property
+    def scores(self) -> RunScores:
+        """Scores of runs for the first page."""
+        from longshot.explorer.run_scores import RunScores  # which knows this module
+
+        return RunScores(self)
 
     # --- what pages ask for ---
 

@@ -13,7 +13,7 @@ from longshot.base import UserError
 from longshot.data import stamps_of
 from longshot.explorer.caches import CachedTestbed, LruCache, rows_of
 from longshot.explorer.listing import address
-from longshot.explorer.picture_store import COLUMNS, ImageRequest, picture_address, sprite_style
+from longshot.explorer.picture_store import COLUMNS, TILE, ImageRequest, picture_address, sprite_style
 from longshot.explorer.site import NotThere, Site
 from longshot.reports import class_names
 
@@ -184,6 +184,7 @@ def _stamped(name: str, images: list[ImageRequest]) -> str:
 
 
 SHOWN = 48  # pictures of a page
+_LISTED = 144  # of a list of tasks
 
 
 def query_gallery(
@@ -222,7 +223,7 @@ def query_sprite(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
     listed = str(params["listed"])
     if params["name"] != picture_address([cached.testbed.content_hash, listed]):
         raise NotThere("This picture has another address by now.")
-    pairs = [tuple(map(int, pair.split("."))) for pair in listed.split("-")][:SHOWN]
+    pairs = [tuple(map(int, pair.split("."))) for pair in listed.split("-")][:_LISTED]
     tasks = [(cached.testbed[number], position) for number, position in pairs]
     images: list[ImageRequest] = []
     for task, position in tasks:
@@ -290,3 +291,31 @@ def _stamps(images: Sequence[ImageRequest]) -> list[list[int]]:
             own[0].dataset.store, np.array([image.row for image in own if image.row >= 0], np.int64)
         ).tolist()
     return stamps
+
+
+_STRIP = 4  # pictures beside a name
+
+
+def strip(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
+    """Draw a few pictures of a testbed or a dataset, of several classes each; crosses where there are none."""
+    lasting = False
+    try:
+        if params["kind"] == "testbed":
+            item = site.item("testbed", params["id"])
+            cached = site.testbed(item)
+            task = read_task(cached, 0)
+            places = np.unique(np.asarray(task.query_label), return_index=True)[1][:_STRIP]
+            images = image_requests(site, cached, task.dataset, [task.query[place] for place in places])
+            lasting = all(image.digest for image in images)
+        else:
+            item = site.item("dataset", params["id"])
+            dataset = site.opened(str(item.facts["source"]), item.name)
+            spread = np.linspace(0, len(dataset.class_ids) - 1, min(_STRIP, len(dataset.class_ids)))
+            rows = dataset.offsets[spread.astype(np.int64)]
+            prepare(dataset, rows)
+            images = [ImageRequest(dataset, int(row)) for row in rows]
+        name = picture_address(["strip", item.id, "" if lasting else _stamps(images)])
+        data, made = site.pictures.get(name, lambda: site.pictures.tiles(images, columns=_STRIP))
+    except (NotThere, UserError, OSError, ValueError):
+        return site.decoders.sheet([b""] * _STRIP, side=TILE, columns=_STRIP, square=True)[0], False
+    return data, made and lasting

@@ -20,7 +20,8 @@ from longshot.explorer.query_answers import nearest_support
 from longshot.explorer.run_index import read_scores
 from longshot.explorer.site import NotThere, Page, Site, tabs_of
 from longshot.explorer.sprites import TilePage, read_task, sprite_of, tile_page
-from longshot.explorer.testbed_views import dataset_links, siblings, tasks_with
+from longshot.explorer.task_rows import CHOSEN_BY, task_table
+from longshot.explorer.testbed_views import dataset_links, siblings
 from longshot.reports import Column, Section, Sheet, SheetCell, class_names, make_sheet
 from longshot.statistics import percent
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from longshot.tasks import Task
 
 
-CARRIED = ("run", "class", "where", "sort")  # of the list that a task was opened from
+CARRIED = ("run", *CHOSEN_BY, "where", "sort", "view")  # of the list that a task was opened from
 _MARKED_SERIES = 4  # whose marks stand under each query
 _RUNS = 6  # that are looked at where none is named
 
@@ -82,19 +83,19 @@ def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sectio
     """Make the page of a task around some sections; arrow keys lead to its neighbours in the list."""
     base = f"{item.url}/task"
     run = str(query.get("run", ""))
-    state = ListState.read(f"{base}/{task.index}", query, fixed=("run", "class"))
+    state = ListState.read(f"{base}/{task.index}", query, fixed=("run", *CHOSEN_BY))
     carried = state.parameters(page=1, columns=())
-    cached = site.testbed(item)
-    table = tasks_with(cached, str(query.get("class", "")))
-    own = tuple(pair for pair in state.fixed if pair[0] == "class")
+    table = task_table(site, item, site.testbed(item).tasks, query)
+    own = tuple(pair for pair in state.fixed if pair[0] in CHOSEN_BY)
     default, back = "task", address(f"{item.url}/tasks", state.parameters(page=1, columns=(), fixed=own))
     if run:
         owner = site.library.find("run", run)
         if owner is not None and not owner.problem:
             try:
-                table = site.index(owner).bed(item.facts["hash"]).table
+                bed = site.index(owner).bed(item.facts["hash"])
+                table = task_table(site, item, bed.table, query, bed)
                 default = "accuracy"
-                fixed = (("bed", item.facts["hash"][:10]),)
+                fixed = (("bed", item.facts["hash"][:10]), *own)
                 back = address(f"{owner.url}/tasks", state.parameters(page=1, columns=(), fixed=fixed))
             except (NotThere, KeyError):
                 pass

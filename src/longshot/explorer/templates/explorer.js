@@ -21,7 +21,10 @@ if (facts && facts.dataset.live && location.protocol.startsWith("http")) {
     // Who types or has something open is not disturbed: a line says that there is something new.
     const busy = document.activeElement.closest("main input, main select") || document.querySelector("main details[open]");
     if (busy) facts.hidden = false;
-    else if (fresh) document.querySelector("main").replaceChildren(facts, ...[...fresh.childNodes].filter((node) => !node.dataset?.hasOwnProperty("live")));
+    else if (fresh) {
+      document.querySelector("main").replaceChildren(facts, ...[...fresh.childNodes].filter((node) => !node.dataset?.hasOwnProperty("live")));
+      markers();
+    }
     return Boolean(fresh) && !answer.headers.has("refresh");
   };
   const look = async () => {
@@ -36,6 +39,7 @@ if (facts && facts.dataset.live && location.protocol.startsWith("http")) {
         const by = (name) => document.querySelectorAll(`[data-${name}="${CSS.escape(item.id)}"]`);
         for (const node of by("state")) { node.textContent = item.state; node.className = `state ${item.state}`; }
         if (!item.total) continue;
+        for (const node of by("spark")) node.setAttribute("points", item.spark);
         const words = `${item.done.toLocaleString("en")} of ${item.total.toLocaleString("en")} ${item.unit}`;
         for (const node of by("count")) node.textContent = words + (item.note ? ` · ${item.note}` : "");
         for (const node of by("meter")) {
@@ -109,3 +113,17 @@ function save(plot, kind) {
   };
   image.src = data;
 }
+// Items are pinned to the top or hidden for this reader alone: a cookie holds their digits.
+const markers = () => {
+  for (const button of document.querySelectorAll("button[data-mark]")) {
+    button.hidden = !location.protocol.startsWith("http");
+    button.onclick = () => {
+      const name = `longshot-${button.dataset.mark}`;
+      const held = new RegExp(`(?:^|; )${name}=([0-9a-f.]*)`).exec(document.cookie)?.[1].split(".").filter(Boolean) ?? [];
+      const item = button.dataset.item, next = held.includes(item) ? held.filter((each) => each !== item) : [item, ...held].slice(0, 300);
+      document.cookie = `${name}=${next.join(".")}; path=/; max-age=31536000; SameSite=Strict`;
+      location.reload();
+    };
+  }
+};
+markers();
