@@ -254,5 +254,14 @@ def is_share(name: str) -> bool:
 
 
 _SHARES: Mapping[str, None] = dict.fromkeys(
-    ("accuracy", "spread", "accuracy_before", "accuracy_after", "accuracy_a", "accuracy_b", "difference", "disagreement")
+    (
+        "accuracy",
+        "spread",
+        "accuracy_before",
+        "accuracy_after",
+        "accuracy_a",
+        "accuracy_b",
+        "difference",
+        "disagreement",
+    )
 )

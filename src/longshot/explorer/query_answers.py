@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Bools, Floats, Ints, Ragged, UserError
 from longshot.evaluation import count_confusions, numbered_classes
-from longshot.explorer.caches import CachedTestbed
+from longshot.explorer.caches import CachedTestbed, LruCache
 from longshot.explorer.listing import address
 from longshot.explorer.run_index import BedIndex
 from longshot.explorer.site import Site
@@ -149,6 +149,36 @@ def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: 
     return None
 
 
+_similar = LruCache(16)
+
+
+def task_similarity(
+    site: Site, cached: CachedTestbed, task: Task, every: Sequence[Candidate]
+) -> tuple[Floats, str] | None:
+    """Return the cosine of every query with every support [Q, S] and whose features gave it; None without features."""
+    fingerprint = cached.testbed.datasets[task.dataset]
+    for backbone, run in {each.series.backbone: each.run for each in every}.items():
+        features = site.index(run).features.get(backbone, {}).get(fingerprint, "")
+
+        def measure(backbone: str = backbone, features: str = features) -> Floats | None:
+            try:
+                dataset = site.dataset(task.dataset, fingerprint)
+                rows = dataset.find_rows(pa.array([*task.query, *task.support]))
+            except UserError:
+                return None
+            vectors = _vectors(features, backbone, fingerprint, len(dataset), rows)
+            if vectors is None:
+                return None
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            similar: Floats = vectors[: len(task.query)] @ vectors[len(task.query) :].T
+            return similar
+
+        similar = _similar.get((cached.testbed.content_hash, task.index, backbone, features), measure)
+        if similar is not None:
+            return similar, backbone
+    return None
+
+
 def nearest_support(
     site: Site,
     cached: CachedTestbed,
@@ -160,40 +190,26 @@ def nearest_support(
 ) -> tuple[list[dict[str, Any]], str]:
     """Find the support images nearest to a query by the features of a series; or tell why there are none."""
     names = class_names(task.classes, task.labels)
-    fingerprint = cached.testbed.datasets[task.dataset]
-    for each in every:
-        features = site.index(each.run).features.get(each.series.backbone, {}).get(fingerprint, "")
-        try:
-            dataset = site.dataset(task.dataset, fingerprint)
-            rows = dataset.find_rows(pa.array([task.query[position], *task.support]))
-        except UserError:
-            continue
-        vectors = _vectors(features, each.series.backbone, fingerprint, len(dataset), rows)
-        if vectors is None:
-            continue
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        similar = vectors[1:] @ vectors[0]
-        order = np.argsort(-similar, kind="stable")[:8]
-        pages = [tile_page(task, number) for number in range(1, tile_page(task, 1).pages + 1)]
-        lies = {
-            tile.position: (tiles, tile) for tiles in pages for tile in tiles.tiles if tile.part == "support"
+    measured = task_similarity(site, cached, task, every)
+    if measured is None:
+        return [], (
+            "The cache holds no features of a backbone that was evaluated here, so the nearest support is not known."
+        )
+    similar, backbone = measured[0][position], measured[1]
+    pages = [tile_page(task, number) for number in range(1, tile_page(task, 1).pages + 1)]
+    lies = {tile.position: (tiles, tile) for tiles in pages for tile in tiles.tiles if tile.part == "support"}
+    near = [
+        {
+            "style": lies[int(index)][1].style if int(index) in lies else "",
+            "sprite": sprite_of(base.removesuffix("/support"), cached, task, lies[int(index)][0])
+            if int(index) in lies
+            else "",
+            "key": task.support[int(index)],
+            "name": names[int(task.support_label[index])],
+            "same": int(task.support_label[index]) == int(task.query_label[position]),
+            "similar": float(similar[index]),
+            "url": address(f"{base}/{int(index)}", carried),
         }
-        near = [
-            {
-                "style": lies[int(index)][1].style if int(index) in lies else "",
-                "sprite": sprite_of(base.removesuffix("/support"), cached, task, lies[int(index)][0])
-                if int(index) in lies
-                else "",
-                "key": task.support[int(index)],
-                "name": names[int(task.support_label[index])],
-                "same": int(task.support_label[index]) == int(task.query_label[position]),
-                "similar": float(similar[index]),
-                "url": address(f"{base}/{int(index)}", carried),
-            }
-            for index in order
-        ]
-        return near, f"By the cosine of {each.series.backbone}'s features."
-    return (
-        [],
-        "The cache holds no features of a backbone that was evaluated here, so the nearest support is not known.",
-    )
+        for index in np.argsort(-similar, kind="stable")[:8]
+    ]
+    return near, f"By the cosine of {backbone}'s features."

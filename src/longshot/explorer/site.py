@@ -52,6 +52,7 @@ class Page:
     notices: list[str] = field(default_factory=list)
     live: str = ""  # address to ask whether something changed
     keys: Mapping[str, str] = field(default_factory=dict)  # key → address
+    steps: Sequence[tuple[str, str]] = ()  # (rel, address) of the neighbours, as links
 
 
 class Site:

@@ -2,7 +2,7 @@
 // Pages are complete without any of it.
 const facts = document.querySelector("[data-live]");
 document.addEventListener("keydown", (event) => {
-  if (!facts || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  if (!facts || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog") || document.querySelector("dialog[open]")) return;
   const target = facts.dataset[event.key.toLowerCase()];
   if (target) {
     event.preventDefault();
@@ -127,3 +127,48 @@ const markers = () => {
   }
 };
 markers();
+// Queries show their nearest supports; a picture grows in a window of its own, with those beside it.
+for (const task of document.querySelectorAll(".grows")) {
+  const near = (figure) => (figure?.dataset.near ?? "").split(" ").filter(Boolean).map((at) => task.querySelector(`[data-at="support-${at}"]`)).filter(Boolean);
+  const look = (figure) => {
+    const shown = near(figure);
+    for (const tile of task.querySelectorAll(".near")) tile.classList.remove("near");
+    for (const tile of shown) tile.classList.add("near");
+    task.classList.toggle("looking", shown.length > 0);
+  };
+  for (const kind of ["pointerover", "focusin"]) task.addEventListener(kind, (event) => look(event.target.closest(".asked")));
+  for (const kind of ["pointerleave", "focusout"]) task.addEventListener(kind, () => look(null));
+  const tiles = [...task.querySelectorAll("a.tile[data-at]")];
+  const grow = (tile) => {
+    const figure = tile.closest(".asked"), dialog = document.createElement("dialog");
+    const make = (name, text, facts = {}) => Object.assign(document.createElement(name), { textContent: text, ...facts });
+    const large = make("figure", "", { className: "large" }), row = make("div", "", { className: "row" });
+    large.append(make("img", "", { src: `/${task.dataset.large.replace("%", tile.dataset.at)}`, alt: tile.getAttribute("aria-label") }), make("figcaption", tile.getAttribute("aria-label")));
+    const close = make("button", "Close", { type: "button", onclick: () => dialog.close() });
+    row.append(make("a", "Its answers and scores", { href: tile.href }), close);
+    dialog.className = "grown";
+    dialog.setAttribute("aria-label", "One picture, large");
+    dialog.append(large);
+    if (near(figure).length) {
+      const beside = make("div", "", { className: "shots sprite grows", style: task.getAttribute("style") });
+      for (const support of near(figure)) beside.append(support.cloneNode());
+      dialog.append(make("h3", "Nearest supports"), beside);
+    }
+    dialog.append(row);
+    dialog.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], next = step && tiles[tiles.indexOf(tile) + step];
+      if (next) { dialog.close(); grow(next); }
+    });
+    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+    dialog.addEventListener("close", () => { dialog.remove(); tile.focus({ preventScroll: true }); });
+    task.after(dialog);
+    dialog.showModal();
+    close.focus();
+  };
+  task.addEventListener("click", (event) => {
+    const tile = event.target.closest("a.tile[data-at]");
+    if (!tile || event.ctrlKey || event.metaKey || event.shiftKey || !location.protocol.startsWith("http")) return;
+    event.preventDefault();
+    grow(tile);
+  });
+}
