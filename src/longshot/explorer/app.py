@@ -20,7 +20,8 @@ from starlette.routing import Route
 
 from longshot.base import UserError
 from longshot.explorer import downloads
-from longshot.explorer.compare_views import confusion
+from longshot.explorer.class_views import class_page, run_classes
+from longshot.explorer.confusion_views import confusion
 from longshot.explorer.dataset_views import (
     dataset_attributes,
     dataset_classes,
@@ -194,6 +195,8 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         _picture_route(site, pool, "/testbed/{id}/queries/{listed}/{name}.jpg", query_sprite),
         page("/testbed/{id}/board", of("testbed", lambda site, item, _: testbed_board(site, item))),
         page("/run/{id}/confusion", of("run", confusion)),
+        page("/run/{id}/classes", of("run", run_classes)),
+        page("/run/{id}/class", of("run", class_page)),
         page("/compare", lambda request: downloads.comparison(site, request.query_params)),
         page("/board/{id}", of("board", lambda site, item, _: suite_board(site, item))),
         page("/suite/{id}", of("suite", lambda site, item, _: suite(site, item))),

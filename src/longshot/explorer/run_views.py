@@ -60,10 +60,12 @@ def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[
         if ready
         else ["results", "provenance"]  # these every run has
     )
-    tabs = tabs_of(
-        run.url, here, {"Overview": "", "Tasks": "tasks", "Plot": "plot", "Confusions": "confusion"}
-    )
-    tabs += [("Compare", address("/compare", [("run", run.id)]), False)]
+    views = {"Overview": "", "Tasks": "tasks", "Plots": "plot"}
+    if any(bed.answers(0) is not None for bed in index.beds() if bed.series):
+        views |= {"Classes": "classes", "Confusions": "confusion"}
+    tabs = tabs_of(run.url, here, views)
+    if any(len(bed.series) > 1 for bed in index.beds()):
+        tabs += [("Compare", address("/compare", [("run", run.id)]), False)]
     tabs += tabs_of(f"{run.url}/report", here, {_HEADINGS.get(name, name): name for name in names})
     notices = list(dict.fromkeys(index.notes))[:3]
     if len(index.notes) > 3:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from markupsafe import Markup
 
 from longshot.base import UserError
 from longshot.explorer import listing
@@ -153,7 +154,7 @@ class Site:
     def templates(self) -> Environment:
         """Load the templates of pages that are served, above those of pages that are written."""
         templates = frame.environment(TEMPLATES)
-        templates.filters.update(show=listing.cell_text, ago=ago, bytes=human_bytes)
+        templates.filters.update(show=listing.cell_text, ago=ago, bytes=human_bytes, name=breakable)
         templates.globals.update(
             style_url=self.asset_url("explorer.css"), script_url=self.asset_url("explorer.js")
         )
@@ -165,6 +166,8 @@ class Site:
         styles = "".join(
             frame.asset(name) for name in ("style.css", "testbed.css", "study.css", "overlap.css")
         )
+        # Words stay whole: what is longer than its line breaks, and nothing else.
+        styles = styles.replace("overflow-wrap: anywhere", "overflow-wrap: break-word")
         own = {
             name: TEMPLATES.joinpath(name).read_text(encoding="utf-8")
             for name in ("explorer.css", "explorer.js")
@@ -236,6 +239,18 @@ def without_unseen(text: str) -> str:
     They could make a name look like another.
     """
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+_BREAKS = re.compile(r"(?<=[_./·-])(?=[^\W_])|(?<=[a-z])(?=[A-Z])")
+
+
+def breakable(name: str) -> Markup:
+    """Return a name that keeps its own direction and breaks between its parts, not inside a word.
+
+    >>> breakable("177.Prothonotary_Warbler")
+    Markup('<bdi>177.<wbr>Prothonotary_<wbr>Warbler</bdi>')
+    """
+    return Markup("<bdi>{}</bdi>").format(Markup("<wbr>").join(_BREAKS.split(str(name))))
 
 
 def ago(seconds: float) -> str:

@@ -190,22 +190,23 @@ _LISTED = 144  # of a list of tasks
 def query_gallery(
     item: Item,
     cached: CachedTestbed,
-    pairs: Sequence[tuple[int, int]],
+    pairs: Sequence[tuple[int, int | str]],
     carried: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """Arrange the tiles of queries (task, place), each with its class and where a click leads."""
+    """Arrange the tiles of queries (task, place), or supports (task, "s" and place), each with its class and link."""
     tiles = []
-    for at, (number, position) in enumerate(pairs):
+    for at, (number, which) in enumerate(pairs):
         task = cached.testbed[number]
         names = class_names(task.classes, task.labels)
+        part, keys, labels, position = _side(task, which)
         tiles.append(
             {
                 "style": f"--x:{at % COLUMNS};--y:{at // COLUMNS}",
-                "url": address(f"{item.url}/task/{number}/query/{position}", list(carried)),
+                "url": address(f"{item.url}/task/{number}/{part}/{position}", list(carried)),
                 "task": number,
                 "position": position,
-                "name": names[int(task.query_label[position])],
-                "key": task.query[position],
+                "name": names[int(labels[position])],
+                "key": keys[position],
                 "caption": "",
             }
         )
@@ -217,17 +218,26 @@ def query_gallery(
     }
 
 
+def _side(task: Task, which: int | str) -> tuple[str, Any, Any, int]:
+    """Return which images of a task are meant, their keys and labels, and the place among them."""
+    text = str(which)
+    if text.startswith("s"):
+        return "support", task.support, task.support_label, int(text[1:])
+    return "query", task.query, task.query_label, int(text)
+
+
 def query_sprite(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
     """Draw the sprite of a gallery of queries."""
     cached = site.testbed(site.item("testbed", params["id"]))
     listed = str(params["listed"])
     if params["name"] != picture_address([cached.testbed.content_hash, listed]):
         raise NotThere("This picture has another address by now.")
-    pairs = [tuple(map(int, pair.split("."))) for pair in listed.split("-")][:_LISTED]
-    tasks = [(cached.testbed[number], position) for number, position in pairs]
     images: list[ImageRequest] = []
-    for task, position in tasks:
-        images += image_requests(site, cached, task.dataset, [task.query[position]])
+    for pair in listed.split("-")[:_LISTED]:
+        number, which = pair.split(".")
+        task = cached.testbed[int(number)]
+        _, keys, _, position = _side(task, which)
+        images += image_requests(site, cached, task.dataset, [keys[position]])
     vouched = all(image.digest for image in images)
     name = picture_address(["queries", params["name"], "" if vouched else _stamps(images)])
     data, lasting = site.pictures.get(name, lambda: site.pictures.tiles(images))
