@@ -34,6 +34,7 @@ from longshot.explorer.dataset_views import (
 from longshot.explorer.exports import PAGES, export_files, export_folder, zipped
 from longshot.explorer.home_views import home, suite, suite_board, testbed_board
 from longshot.explorer.library import Item
+from longshot.explorer.map_views import dataset_map, map_colour, map_places
 from longshot.explorer.picture_store import PICTURE_TYPE
 from longshot.explorer.run_views import run_overview, run_plot, run_section, run_tasks
 from longshot.explorer.site import NotThere, Page, Site, ago, made
@@ -206,6 +207,9 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         page("/dataset/{id}/taxonomy", of("dataset", lambda site, item, _: dataset_taxonomy(site, item))),
         page("/dataset/{id}/attributes", of("dataset", dataset_attributes)),
         page("/dataset/{id}/facts", of("dataset", lambda site, item, _: dataset_facts(site, item))),
+        page("/dataset/{id}/map", of("dataset", dataset_map)),
+        page("/dataset/{id}/map.bin", of("dataset", map_places)),
+        page("/dataset/{id}/map-colour", of("dataset", map_colour)),
         page("/dataset/{id}/suspects", of("dataset", dataset_suspects)),
         _picture_route(site, pool, "/dataset/{id}/images/{listed}/{name}.jpg", image_sprite),
         _picture_route(site, pool, "/dataset/{id}/image-{row:int}.jpg", image_large),

@@ -27,7 +27,8 @@ from longshot.reports import Column, Section, Sheet, SheetCell, class_names, mak
 from longshot.statistics import percent, plus_minus
 
 _PICTURED = Markup(
-    '<a class="tile" href="{1}" style="{0}" tabindex="-1" aria-hidden="true"></a><a href="{1}">{2}</a>'
+    '<span class="named"><a class="tile" href="{1}" style="{0}" tabindex="-1" aria-hidden="true"></a>'
+    '<a href="{1}">{2}</a></span>'
 )
 _ROWS = 40  # classes of a page
 _HARDEST = 12  # tasks of a class that are named

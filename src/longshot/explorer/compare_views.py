@@ -116,19 +116,21 @@ def _names(pair: Mapping[str, Any]) -> SheetCell:
     return SheetCell(f"{pair['a'].series.label}, {pair['b'].series.label}", html=html)
 
 
+def _gap(pair: Mapping[str, Any]) -> SheetCell:
+    """Return the difference with its interval below it."""
+    below = "" if pair["low"] is None else f"{points(pair['low'], 2)} … {points(pair['high'], 2)}"
+    return SheetCell(points(pair["mean"], 2), value=pair["mean"], below=below, link=pair["url"])
+
+
 PAIRS = (
-    Column("Pair", _names),
-    Column(
-        "B − A (points)",
-        lambda pair: SheetCell(points(pair["mean"], 2), value=pair["mean"], link=pair["url"]),
-        "points",
-    ),
-    Column("95 % interval", lambda pair: (pair["low"], pair["high"]), "points", 2),
-    Column("p", lambda pair: pair["p"], "p"),
-    Column("B wins %", lambda pair: pair["wins"], "percent"),
-    Column("Ties %", lambda pair: pair["ties"], "percent"),
-    Column("A wins %", lambda pair: pair["losses"], "percent"),
-    Column("Tasks", lambda pair: pair["n"], "count"),
+    Column("Pair", _names, key="pair"),
+    Column("B − A (points)", _gap, "points", key="difference"),
+    Column("", lambda pair: (pair["low"], pair["high"]), "points", 2, key=("low", "high")),
+    Column("p", lambda pair: pair["p"], "p", key="p"),
+    Column("B wins %", lambda pair: pair["wins"], "percent", key="b_wins"),
+    Column("Ties %", lambda pair: pair["ties"], "percent", key="ties"),
+    Column("A wins %", lambda pair: pair["losses"], "percent", key="a_wins"),
+    Column("Tasks", lambda pair: pair["n"], "count", key="tasks"),
 )
 
 

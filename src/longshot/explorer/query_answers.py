@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base import Bools, Floats, Ints, Ragged, UserError
+from longshot.base import Bools, Floats, Ints, Ragged, UserError, cache_places
 from longshot.evaluation import count_confusions, numbered_classes
 from longshot.explorer.caches import CachedTestbed, LruCache
 from longshot.explorer.listing import address
 from longshot.explorer.run_index import BedIndex
 from longshot.explorer.site import Site
 from longshot.explorer.sprites import sprite_of, tile_page
+from longshot.models import grown_arrays, open_array, sidecar
 from longshot.reports import class_names
 from longshot.tasks import Testbed
 
@@ -128,25 +131,44 @@ def confused_queries(
     return pairs
 
 
+_sidecars = LruCache(1)
+
+
+def feature_files() -> dict[tuple[str, str], Path]:
+    """Map (fingerprint, backbone) to the features of whole datasets that the cache holds."""
+    folders = [folder for folder in cache_places("features") if folder.is_dir()]
+
+    def read() -> dict[tuple[str, str], Path]:
+        held: dict[tuple[str, str], Path] = {}
+        for path in (path for folder in folders for path in sorted(folder.glob("*.npy"))):
+            try:
+                facts = json.loads(sidecar(path).read_text(encoding="utf-8"))
+                held.setdefault((str(facts["fingerprint"]), str(facts["backbone"])), path)
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+        return held
+
+    return _sidecars.get(tuple((folder, folder.stat().st_mtime_ns) for folder in folders), read)
+
+
+def networks_of(fingerprint: str) -> list[str]:
+    """List the networks through which the cache holds a whole dataset, raw pixels last."""
+    names = [backbone for held, backbone in feature_files() if held == fingerprint]
+    return sorted(names, key=lambda name: (name == "pixels", name))
+
+
 def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: Ints) -> Floats | None:
     """Read the features of some rows from the cache: those of images in use, or of the whole dataset."""
-    import json
-
-    from longshot.base import cache_places
-    from longshot.models import grown_arrays, open_array, sidecar
-
     for kind in ("float16", "float32") if features else ():
         for grown in grown_arrays(features, images, kind):
             if grown.holds(rows, None).all():
                 return np.asarray(grown.array[rows], np.float64)
-    for path in (path for folder in cache_places("features") for path in sorted(folder.glob("*.npy"))):
-        try:
-            facts = json.loads(sidecar(path).read_text(encoding="utf-8"))
-            if (facts["fingerprint"], facts["backbone"], facts["rows"]) == (fingerprint, backbone, images):
-                return np.asarray(open_array(path)[rows], np.float64)
-        except (UserError, OSError, ValueError, KeyError, TypeError):
-            continue
-    return None
+    path = feature_files().get((fingerprint, backbone))
+    try:
+        array = None if path is None else open_array(path)
+    except (UserError, OSError, ValueError):
+        return None
+    return None if array is None or len(array) != images else np.asarray(array[rows], np.float64)
 
 
 _similar = LruCache(16)

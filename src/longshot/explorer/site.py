@@ -170,9 +170,9 @@ class Site:
         styles = styles.replace("overflow-wrap: anywhere", "overflow-wrap: break-word")
         own = {
             name: TEMPLATES.joinpath(name).read_text(encoding="utf-8")
-            for name in ("explorer.css", "explorer.js")
+            for name in ("explorer.css", "explorer.js", "map.js")
         }
-        script = frame.asset("sort.js").replace("\n\n", "\n") + own["explorer.js"]
+        script = frame.asset("sort.js").replace("\n\n", "\n") + own["explorer.js"] + own["map.js"]
         return {
             "explorer.css": ("text/css; charset=utf-8", (styles + own["explorer.css"]).encode()),
             "explorer.js": ("text/javascript; charset=utf-8", script.encode()),
