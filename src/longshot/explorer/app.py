@@ -36,10 +36,11 @@ from longshot.explorer.home_views import home, suite, suite_board, testbed_board
 from longshot.explorer.library import Item
 from longshot.explorer.map_views import dataset_map, map_colour, map_places
 from longshot.explorer.picture_store import PICTURE_TYPE
-from longshot.explorer.run_views import run_overview, run_plot, run_section, run_tasks
+from longshot.explorer.plot_views import run_plot
+from longshot.explorer.run_views import run_overview, run_section, run_tasks
 from longshot.explorer.site import NotThere, Page, Site, ago, made
 from longshot.explorer.sprites import image_large, image_sprite, large_picture, query_sprite, sprite, strip
-from longshot.explorer.task_views import answers_table, other_supports, task_image, task_pictures
+from longshot.explorer.task_views import task_image, task_pictures
 from longshot.explorer.testbed_views import testbed_classes, testbed_overview, testbed_plots, testbed_tasks
 from longshot.explorer.web_server import App, Guard
 from longshot.explorer.work_views import release, study, study_page, training, verification, why
@@ -171,9 +172,10 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
     return [
         page("/", lambda request: home(site, request.query_params, request.cookies)),
         _picture_route(site, pool, "/{kind}/{id}/strip.jpg", strip),
+        _picture_route(site, pool, "/{kind}/{id}/task/{task:int}/strip.jpg", strip),
         page("/run/{id}", of("run", lambda site, item, _: run_overview(site, item))),
         page("/run/{id}/tasks", of("run", downloads.or_file(run_tasks, downloads.run_tasks_file))),
-        page("/run/{id}/plot", of("run", downloads.or_file(run_plot, downloads.run_plot_file))),
+        page("/run/{id}/plot", of("run", run_plot)),
         page("/run/{id}/report/{name}", section),
         page("/testbed/{id}", of("testbed", lambda site, item, _: testbed_overview(site, item))),
         page(
@@ -186,8 +188,6 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         ),
         page("/testbed/{id}/plots", of("testbed", lambda site, item, _: testbed_plots(site, item))),
         page("/testbed/{id}/task/{task:int}", in_task(task_pictures)),
-        page("/testbed/{id}/task/{task:int}/answers", in_task(answers_table)),
-        page("/testbed/{id}/task/{task:int}/supports", in_task(other_supports)),
         page("/testbed/{id}/task/{task:int}/{part}/{position:int}", image),
         _picture_route(site, pool, "/testbed/{id}/task/{task:int}/sprite-{page:int}-{name}.jpg", sprite),
         _picture_route(

@@ -118,23 +118,6 @@ def _testbed_bytes(site: Site, item: Item, tasks: Any, where: str) -> bytes:
         return path.read_bytes()
 
 
-def run_plot_file(site: Site, run: Item, query: Any, kind: str) -> Response:
-    """Return the plot as SVG with colours of its own."""
-    from longshot.explorer.run_views import run_plot
-
-    page = run_plot(site, run, query)
-    drawing = str(page.sections[0].context["svg"])
-    if kind != "svg" or not drawing:
-        raise NotThere("This plot can be had as SVG.")
-    style = (
-        "<style>svg{background:#fff;font:12px sans-serif}.grid{stroke:#dde2e8}text{fill:#586574}"
-        "circle{fill:#0072b2;fill-opacity:.6}</style>"
-    )
-    head, _, body = drawing.partition(">")
-    body = re.sub(r'<a href="[^"]*" aria-label="[^"]*">|</a>', "", body)
-    return attachment(f"{head}>{style}{body}".encode(), f"{run.name}-plot", kind)
-
-
 def comparison(site: Site, query: Any) -> Page | Response:
     """Show a comparison as a page, or return its tasks as a file."""
     from longshot.explorer.compare_views import compare_series, compared_table

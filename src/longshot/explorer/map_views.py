@@ -136,6 +136,8 @@ def map_colour(site: Site, item: Item, query: Any) -> Response:
     """Return a group for every image, a byte each, behind a line of JSON with the groups' names."""
     dataset = open_item(site, item)
     name, network = str(query.get("colour", "class")), str(query.get("network", ""))
+    if name == "suspicion" and site.plot_worker.sections(suspects_job(item, dataset, network), 0.1) is None:
+        return JSONResponse({}, 202, {"cache-control": "no-store"})
     names, groups = _grouped(site, item, dataset, name, network, str(query.get("class", "")))
     head = json.dumps({"names": names}, ensure_ascii=True).encode()
     body = head + b"\n" + groups.astype(np.uint8).tobytes()
@@ -164,10 +166,10 @@ def _grouped(
         return [f"cluster {n + 1}" for n in range(int(group.max(initial=0)) + 1)], group
     if colour == "suspicion":
         judged = site.plot_worker.sections(suspects_job(item, dataset, network))
-        rows = [row["row"] for row in judged[0].get("rows", ())] if judged else []
+        rows = [row["row"] for row in (judged or [{}])[0].get("rows", ())]
         group = np.ones(len(dataset), np.int64)
         group[rows] = 0
-        return [f"suspected by {network}" if judged else "still being looked at", "not suspected"], group
+        return [f"suspected by {network}", "not suspected"], group
     if colour.startswith("mistake:"):
         return _mistaken(site, dataset, *colour.split(":")[1:3])
     table, name = dataset.attributes, colour.partition(":")[2]

@@ -17,19 +17,15 @@ from longshot.explorer.listing import (
     address,
     is_share,
     make_page,
-    order,
     page_number,
-    select,
     task_link,
 )
 from longshot.explorer.result_views import IndexLinks, indexed_results, tasks_url
 from longshot.explorer.run_index import BedIndex, RunIndex
 from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
-from longshot.explorer.svg_plots import Point, scatter
 from longshot.explorer.task_rows import CHOSEN_BY, PICTURED, class_choices, pictured_rows, task_table
 from longshot.reports import Section, results_sheet
 
-_POINTS = 350
 _HEADINGS = {
     "overlap": "Overlap",
     "results": "Tests",
@@ -238,59 +234,6 @@ def download_links(state: ListState, testbed: bool) -> list[tuple[str, str]]:
     kinds = [("CSV", "csv"), ("Parquet", "parquet")]
     kinds += [("testbed of these tasks", "testbed")] if testbed else []
     return [(name, address(state.path, [*state.parameters(page=1), ("as", kind)])) for name, kind in kinds]
-
-
-def run_plot(site: Site, run: Item, query: Any) -> Page:
-    """Plot two columns of the tasks against each other; a point is a task."""
-    index = site.index(run)
-    bed = choose_bed(index, query)
-    table = bed.table
-    state = ListState.read(f"{run.url}/plot", query, fixed=("bed", "x", "y"))
-    numeric = [
-        name
-        for name in table.column_names
-        if name != "dataset" and str(table.schema.field(name).type) != "string"
-    ]
-    x, y = str(query.get("x", "")), str(query.get("y", ""))
-    if x not in numeric:
-        x = "coarsity" if "coarsity" in numeric else "spread"
-    if y not in numeric:
-        y = bed.series[0].column if bed.series else "task"
-    rows, problem = select(table, state.where)
-    rows = order(table, rows, "task")
-    values = np.stack([table[name].to_numpy()[rows].astype(float) for name in (x, y)])
-    usable = np.isfinite(values).all(axis=0)
-    rows, values = rows[usable], values[:, usable]
-    step = max(1, -(-len(rows) // _POINTS))
-    item = site.testbed_item(bed.hash)
-    tasks_shown = table["task"].to_numpy()[rows[::step]]
-    points = [
-        Point(
-            float(a),
-            float(b),
-            address(f"{item.url}/task/{task}", [("run", run.id)]) if item else "",
-            f"task {task}: {x} {a:.4g}, {y} {b:.4g}",
-        )
-        for a, b, task in zip(
-            values[0, ::step].tolist(), values[1, ::step].tolist(), tasks_shown.tolist(), strict=True
-        )
-    ]
-    context = {
-        "svg": scatter(points, x, y) if points else "",
-        "names": numeric,
-        "x": x,
-        "y": y,
-        "state": state,
-        "shown": len(points),
-        "total": len(rows),
-        "problem": problem,
-        "bed": bed.hash[:10],
-        "beds": bed_links(state.path, index, bed),
-        "path": state.path,
-        "svg_url": address(f"{run.url}/plot", [*state.parameters(), ("as", "svg")]),
-    }
-    section = Section("plot", f"Tasks of {bed.name}: {y} against {x}", context, "run_plot")
-    return run_frame(site, run, index, "plot", [section])
 
 
 def run_section(site: Site, run: Item, name: str, query: Any) -> Page:

@@ -313,7 +313,7 @@ def strip(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
         if params["kind"] == "testbed":
             item = site.item("testbed", params["id"])
             cached = site.testbed(item)
-            task = read_task(cached, 0)
+            task = read_task(cached, int(params.get("task", 0)))
             places = np.unique(np.asarray(task.query_label), return_index=True)[1][:_STRIP]
             images = image_requests(site, cached, task.dataset, [task.query[place] for place in places])
             lasting = all(image.digest for image in images)
@@ -324,7 +324,7 @@ def strip(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
             rows = dataset.offsets[spread.astype(np.int64)]
             prepare(dataset, rows)
             images = [ImageRequest(dataset, int(row)) for row in rows]
-        name = picture_address(["strip", item.id, "" if lasting else _stamps(images)])
+        name = picture_address(["strip", item.id, params.get("task", 0), "" if lasting else _stamps(images)])
         data, made = site.pictures.get(name, lambda: site.pictures.tiles(images, columns=_STRIP))
     except (NotThere, UserError, OSError, ValueError):
         return site.decoders.sheet([b""] * _STRIP, side=TILE, columns=_STRIP, square=True)[0], False

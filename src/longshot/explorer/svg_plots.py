@@ -62,7 +62,7 @@ class Point:
     text: str
 
 
-def scatter(points: Sequence[Point], xlabel: str, ylabel: str, *, links: bool = True) -> str:
+def scatter(points: Sequence[Point], xlabel: str, ylabel: str) -> str:
     """Draw the plot as an ``<svg>`` element; all text is escaped."""
     xs, ys = [point.x for point in points], [point.y for point in points]
     x_low, x_high, x_ticks = _axis(xs)
@@ -97,10 +97,11 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, *, links: bool = 
     )
     for point in points:
         centre = f'cx="{place_x(point.x):.1f}" cy="{place_y(point.y):.1f}"'
-        dot = f'<circle {centre} r="4"><title>{escape(point.text)}</title></circle>'
-        linked = links and point.url
+        words = escape(point.text)
         parts.append(
-            f'<a href="{escape(point.url)}" aria-label="{escape(point.text)}">{dot}</a>' if linked else dot
+            f'<a href="{escape(point.url)}" aria-label="{words}"><circle {centre} r="4"/></a>'
+            if point.url  # whose words the page shows beside it
+            else f'<circle {centre} r="4"><title>{words}</title></circle>'
         )
     return "".join([*parts, "</svg>"])
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from markupsafe import Markup
 
 from longshot.base import Floats, count, span
 from longshot.explorer.caches import CachedTestbed
@@ -22,8 +20,7 @@ from longshot.explorer.site import NotThere, Page, Site, tabs_of
 from longshot.explorer.sprites import TilePage, read_task, sprite_of, tile_page
 from longshot.explorer.task_rows import CHOSEN_BY, task_table
 from longshot.explorer.testbed_views import dataset_links, siblings
-from longshot.reports import Column, Section, Sheet, SheetCell, class_names, make_sheet
-from longshot.statistics import percent
+from longshot.reports import Section, class_names
 
 if TYPE_CHECKING:
     from longshot.tasks import Task
@@ -107,7 +104,7 @@ def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sectio
     if after is not None:
         keys["ArrowRight"] = address(f"{base}/{after}", carried)
     inner = f"{base}/{task.index}"
-    names = {"Pictures": "", "Answers": "answers", "Other supports": "supports", "Why": "why"}
+    names = {"Pictures": "", "Why": "why"}
     tabs = [(name, address(url, carried), own) for name, url, own in tabs_of(inner, here, names)]
     facts = [
         f"{task.way}-way",
@@ -353,107 +350,3 @@ def shares(scores: Floats) -> Floats:
     grown = np.exp(finite - finite.max())
     shares: Floats = grown / grown.sum()
     return shares
-
-
-def other_supports(site: Site, item: Item, number: int, query: Any) -> Page:
-    """Show the same queries under other supports: testbeds of one seed that choose supports differently."""
-    cached = site.testbed(item)
-    task = read_task(cached, number)
-    columns = []
-    for each, other in twins_of(site, item, number):
-        twin = other.testbed[number]
-        tiles = tile_page(twin, 1)
-        given_answers, _ = task_answers(site, other, each.facts["hash"], twin, "")
-        names = class_names(twin.classes, twin.labels)
-        columns.append(
-            {
-                "item": each,
-                "instances": _instances(other),
-                "here": each is item,
-                "url": f"{each.url}/task/{number}",
-                "sprite": sprite_of(f"{each.url}/task/{number}", other, twin, tiles),
-                "rows": [
-                    (
-                        names[label],
-                        [tile for tile in tiles.tiles if tile.part == "support" and tile.label == label][:10],
-                    )
-                    for label in tiles.classes
-                ],
-                "answers": [(each_answer.series, each_answer.accuracy) for each_answer in given_answers[:8]],
-            }
-        )
-    context = {"columns": columns[:6], "alone": len(columns) < 2}
-    section = Section("supports", "The same queries under other supports", context, "task_supports")
-    return task_frame(site, item, task, query, "supports", [section])
-
-
-_SERIES = 8  # columns of a page
-
-
-def _answers_sheet(rows: list[dict[str, Any]], series: Sequence[Any]) -> Sheet:
-    """Return the table of queries: their pictures, their classes, and what each series answered."""
-    picture = Markup('<a class="tile" href="{}" style="{}" title="{}" aria-label="query {}, {}"></a>')
-
-    def query(row: dict[str, Any]) -> SheetCell:
-        tile = row["tile"]
-        html = picture.format(row["url"], tile.style, tile.key, tile.position, row["name"])
-        return SheetCell(tile.key, value=tile.position, html=html)
-
-    def answer(number: int, row: dict[str, Any]) -> SheetCell:
-        cell = row["cells"][number]
-        share = "" if cell["share"] is None else f" {percent(cell['share'])} %"
-        text = f"{'✓' if cell['right'] else '✗'} {cell['name']}{share}"
-        return SheetCell(text, "right" if cell["right"] else "wrong")
-
-    columns = [
-        Column("Query", query),
-        Column("Class", lambda row: row["name"]),
-        *(Column(f"{each.method} {each.backbone}", partial(answer, n)) for n, each in enumerate(series)),
-    ]
-    return make_sheet(columns, rows, style="metrics answers", aria="Answers")
-
-
-def answers_table(site: Site, item: Item, number: int, query: Any) -> Page:
-    """Show a row per query: its picture, its class, and per series the class given and its score's share."""
-    cached = site.testbed(item)
-    task = read_task(cached, number)
-    tiles = tile_page(task, page_number(query, "classes"))
-    every, problems = task_answers(site, cached, item.facts["hash"], task, str(query.get("run", "")))
-    names = class_names(task.classes, task.labels)
-    carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
-    base = f"{item.url}/task/{task.index}"
-    shown = every[:_SERIES]
-    scores = [each.scores(task) for each in shown]
-    rows: list[dict[str, Any]] = []
-    for tile in (tile for tile in tiles.tiles if tile.part == "query"):
-        cells = []
-        for each, own in zip(shown, scores, strict=True):
-            answer = int(each.predicted[tile.position])
-            share = None if own is None else float(shares(own[tile.position])[answer])
-            cells.append({"name": names[answer], "right": answer == tile.label, "share": share})
-        rows.append(
-            {
-                "tile": tile,
-                "name": names[tile.label],
-                "wrong": sum(not cell["right"] for cell in cells),
-                "cells": cells,
-                "url": address(f"{base}/query/{tile.position}", carried),
-            }
-        )
-    rows.sort(key=lambda row: -row["wrong"])
-    context = {
-        "rows": rows,
-        "sheet": _answers_sheet(rows, [each.series for each in shown]) if shown else None,
-        "more": len(every) - len(shown),
-        "kept": any(own is not None for own in scores),
-        "sprite": sprite_of(base, cached, task, tiles),
-        "pages": [
-            (page, address(f"{base}/answers", [*carried, ("classes", str(page))]), page == tiles.page)
-            for page in range(1, tiles.pages + 1)
-        ][:40],
-        "hidden": tiles.hidden_queries,
-    }
-    section = Section("answers", "Every query and what it was taken for", context, "task_answers")
-    page = task_frame(site, item, task, query, "answers", [section])
-    page.notices += problems
-    return page

@@ -172,3 +172,34 @@ for (const task of document.querySelectorAll(".grows")) {
     grow(tile);
   });
 }
+// A point of a plot shows its task in pictures, under a pointer, by the keyboard, and on the first touch.
+for (const plot of document.querySelectorAll("svg.plot")) {
+  const card = document.createElement("div");
+  card.className = "card peek";
+  card.hidden = true;
+  plot.after(card);
+  let shown = null;
+  const peek = (link) => {
+    if (shown === link) return;
+    shown = link;
+    card.hidden = !link;
+    if (!link) return;
+    const url = link.getAttribute("href"), text = document.createElement("p");
+    text.textContent = link.getAttribute("aria-label");
+    card.replaceChildren(text);
+    if (/\/task\/\d+/.test(url) && location.protocol.startsWith("http")) {
+      const image = Object.assign(new Image(192, 48), { src: `${url.split("?")[0]}/strip.jpg`, alt: "" });
+      card.append(image);
+    }
+    const box = link.getBoundingClientRect(), around = plot.parentElement.getBoundingClientRect();
+    card.style.left = `${Math.max(0, Math.min(box.left - around.left, around.width - 220))}px`;
+    card.style.top = `${box.bottom - around.top + 6}px`;
+  };
+  plot.addEventListener("pointerover", (event) => event.pointerType !== "touch" && peek(event.target.closest("a")));
+  plot.addEventListener("focusin", (event) => peek(event.target.closest("a")));
+  for (const kind of ["pointerleave", "focusout"]) plot.addEventListener(kind, (event) => event.pointerType !== "touch" && peek(null));
+  plot.addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    if (event.pointerType === "touch" && link && link !== plot.tapped) { event.preventDefault(); plot.tapped = link; shown = null; peek(link); }
+  });
+}

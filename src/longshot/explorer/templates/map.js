@@ -51,9 +51,10 @@ for (const map of document.querySelectorAll(".map")) {
       status.textContent = `the layout is being made: ${Math.round(100 * share)} %`;
       return setTimeout(load, 1500);
     }
+    if (second.status === 202) { status.textContent = "labels are still being looked at"; setTimeout(load, 1500); }
     if (!first.ok) { status.textContent = "The map cannot be drawn."; return undefined; }
     places = new Uint16Array(await first.arrayBuffer());
-    if (second.ok) {
+    if (second.status === 200) {
       const bytes = new Uint8Array(await second.arrayBuffer()), end = bytes.indexOf(10);
       names = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end))).names;
       groups = bytes.subarray(end + 1);
