@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -37,6 +38,7 @@ from longshot.explorer.library import Item
 from longshot.explorer.map_views import dataset_map, map_colour, map_places
 from longshot.explorer.picture_store import PICTURE_TYPE
 from longshot.explorer.plot_views import run_plot
+from longshot.explorer.review_views import dataset_review, forget_dataset, read_form, take_decision
 from longshot.explorer.run_views import run_overview, run_section, run_tasks
 from longshot.explorer.site import NotThere, Page, Site, ago, made
 from longshot.explorer.sprites import image_large, image_sprite, large_picture, query_sprite, sprite, strip
@@ -58,9 +60,10 @@ def build_app(
     token: str | None = None,
     framed: bool = False,
     any_address: bool = False,
+    review: bool = False,
 ) -> BuiltApp:
     """Build the application and what belongs to it."""
-    site = Site(roots)
+    site = Site(roots, review=review)
     pool = ThreadPoolExecutor(_PICTURE_THREADS, "pictures")
     pool.submit(site.decoders.warm)
     pool.submit(site.library.items)
@@ -91,7 +94,7 @@ def build_app(
 
     app = Starlette(exception_handlers={404: absent, 500: broken})
     app.routes.extend([*routes(site, pool), Route("/export", archive)])
-    guarded = Guard(app, hosts, token=token, framed=framed, any_address=any_address)
+    guarded = Guard(app, hosts, token=token, framed=framed, any_address=any_address, writes=review)
 
     def stop() -> None:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -207,6 +210,9 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         page("/dataset/{id}/taxonomy", of("dataset", lambda site, item, _: dataset_taxonomy(site, item))),
         page("/dataset/{id}/attributes", of("dataset", dataset_attributes)),
         page("/dataset/{id}/facts", of("dataset", lambda site, item, _: dataset_facts(site, item))),
+        page("/dataset/{id}/review", of("dataset", dataset_review)),
+        _form_route(site, "/dataset/{id}/review", take_decision),
+        _form_route(site, "/dataset/{id}/forget", forget_dataset),
         page("/dataset/{id}/map", of("dataset", dataset_map)),
         page("/dataset/{id}/map.bin", of("dataset", map_places)),
         page("/dataset/{id}/map-colour", of("dataset", map_colour)),
@@ -292,6 +298,24 @@ def _picture_route(
         )
 
     return Route(path, endpoint)
+
+
+def _form_route(site: Site, path: str, act: Callable[[Site, Item, dict[str, str]], Page | Response]) -> Route:
+    """Make the route of a form that changes something; without ``review`` the guard lets no such request through."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            fields = await read_form(request, site)
+        except UserError as error:
+            return _sentence(site, str(error), 403)
+        return await run_in_threadpool(
+            _page_endpoint(
+                site, lambda asking: act(site, site.item("dataset", asking.path_params["id"]), fields)
+            ),
+            request,
+        )
+
+    return Route(path, endpoint, methods=["POST"])
 
 
 def _live_facts(site: Site, item: Item) -> dict[str, Any]:

@@ -34,7 +34,9 @@ def dataset_frame(item: Item, dataset: Dataset, here: str, sections: list[Sectio
     names = {"Classes": "", "Images": "images", "Map": "map"}
     names |= {} if dataset.taxonomy is None else {"Taxonomy": "taxonomy"}
     names |= {} if dataset.attributes is None else {"Attributes": "attributes"}
-    tabs = tabs_of(item.url, here, names | {"Facts": "facts", "Suspected labels": "suspects"})
+    tabs = tabs_of(
+        item.url, here, names | {"Facts": "facts", "Suspected labels": "suspects", "Review": "review"}
+    )
     counts = [count(len(dataset.class_ids), "class", "classes"), count(len(dataset), "image")]
     counts += [f"{len(classes):,} {split} classes" for split, classes in dataset.splits.items()]
     return Page(item.name, sections, counts=counts, crumbs=crumbs_of(item), tabs=tabs)

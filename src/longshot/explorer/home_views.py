@@ -126,7 +126,7 @@ def home(site: Site, query: Any, cookies: Mapping[str, str]) -> Page:
         pager = pager_of(link, number, start, len(listed), len(others), PLURALS.get(kind, "items"))
         if not kind:
             pager["next"] = None  # each kind has pages of its own
-        own = {"sheet": _items_sheet(lines), "item_kind": kind or "other", **pager}
+        own = {"sheet": _items_sheet(site, lines), "item_kind": kind or "other", **pager}
         # The search stands above the first list only.
         heading = PLURALS[kind].capitalize() if kind else "What else there is" if runs else "What there is"
         sections.append(
@@ -265,7 +265,13 @@ def _scores_sheet(lines: list[Line]) -> Sheet | None:
     return make_sheet(columns, lines, style="results home", aria="Scores of runs") if lines else None
 
 
-def _items_sheet(lines: list[Line]) -> Sheet | None:
+_FORGET = Markup(
+    '<form class="forget" action="{}/forget" method="post"><input type="hidden" name="csrf" value="{}">'
+    '<button aria-label="forget {}">forget</button></form>'
+)
+
+
+def _items_sheet(site: Site, lines: list[Line]) -> Sheet | None:
     """Return the table of other items: a line each, datasets and testbeds with pictures."""
 
     def name(line: Line) -> SheetCell:
@@ -277,6 +283,13 @@ def _items_sheet(lines: list[Line]) -> Sheet | None:
         Column("Kind", lambda line: SheetCell(line.item.kind, look="tag")),
         Column("About", lambda line: SheetCell(line.facts)),
     ]
+    if site.csrf and any(line.item.kind == "dataset" and line.item.name != "toybox" for line in lines):
+        columns.append(
+            Column(
+                "Forget",
+                lambda line: SheetCell("", html=_FORGET.format(line.item.url, site.csrf, line.item.name)),
+            )
+        )
     return make_sheet(columns, lines, style="results home", aria="Items") if lines else None
 
 

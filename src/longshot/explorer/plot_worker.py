@@ -211,7 +211,7 @@ def training_sections(path: str) -> list[dict[str, Any]]:
 
 def suspects(path: str) -> list[dict[str, Any]]:
     """Find images whose label looks wrong by one network's features of a dataset."""
-    from longshot.models import Features, suspects_of
+    from longshot.models import SUSPECT_ODDS, Features, suspects_of
 
     features = Features.load(path, check=False)
     suspected = suspects_of(features)
@@ -231,7 +231,7 @@ def suspects(path: str) -> list[dict[str, Any]]:
         {"row": row, "class": features.class_ids[int(labels[row])], "why": "a copy of another image"}
         for row in ([] if features.digests is None else _repeated(features.digests))
     ]
-    note = f"By the features of {features.backbone}: another class is 100 times as probable as the label."
+    note = f"By the features of {features.backbone}: another class is {SUSPECT_ODDS:,.0f} times as probable as the label."
     return _facts("suspects", rows, note)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 import threading
 import time
 from collections import OrderedDict
@@ -59,8 +60,11 @@ class Page:
 class Site:
     """The state of one server; nothing in it belongs to one reader."""
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    def __init__(self, roots: Sequence[Path], *, review: bool = False) -> None:
         self.library = Library(roots)
+        self.csrf = (
+            secrets.token_hex(16) if review else ""
+        )  # what forms must bring; without it nothing is written
         self.indexes, self.testbed_cache, self.plot_worker = Indexes(), TestbedCache(), PlotWorker()
         self.decoders = Decoders()
         self.pictures = PictureStore(self.decoders)

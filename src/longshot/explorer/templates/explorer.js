@@ -7,6 +7,8 @@ document.addEventListener("keydown", (event) => {
   if (target) {
     event.preventDefault();
     location.assign(target);
+  } else if (document.querySelector(`button[data-key="${CSS.escape(event.key.toLowerCase())}"]`)) {
+    document.querySelector(`button[data-key="${CSS.escape(event.key.toLowerCase())}"]`).click();
   } else if (event.key === "/") {
     const field = document.querySelector('input[type="search"], input[name="where"]');
     if (field) { event.preventDefault(); field.focus(); }
