@@ -368,14 +368,14 @@ def _images(
     pairs = [(int(queries.task[n]), int(queries.place[n])) for n in at]
     gallery = query_gallery(item, cached, pairs, [("run", run.id)])
     for tile, n in zip(gallery["tiles"], chosen, strict=True):
-        tile["name"] = f"right {int(round(shares[n] * times[n]))} of {times[n]}"
+        tile["name"] = f"right {round(float(shares[n] * times[n]))} of {times[n]}"
         tile["caption"] = "" if margin is None else f"margin {100 * means[n]:+.0f}"
 
     def link(**changes: Any) -> str:
         return address(f"{run.url}/class", [*fixed, ("shown", str(changes["page"]))])
 
     note = (
-        "The margin is the share of the right class minus the highest other, in points, over the tasks that ask the image."
+        "The margin is the share of the right class minus the highest other, in points, over its tasks."
         if margin is not None
         else "Scores were not kept, so images stand by how often they were right."
     )

@@ -315,7 +315,7 @@ def dataset_suspects(site: Site, item: Item, query: Any) -> Page:
         **gallery,
         "choices": [(name, link(network=name), name == network) for name in networks],
         **pager_of(link, page, start, len(shown), len(listed), "suspected images"),
-        "empty": f"{network} suspects no image{' of this class' if class_id else ''}; it judged {len(dataset):,} images.",
+        "empty": f"{network} suspects none of {len(dataset):,} images{' in this class' if class_id else ''}.",
         "note": judged[0]["heading"],
     }
     return dataset_frame(

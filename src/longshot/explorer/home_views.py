@@ -173,7 +173,7 @@ def _value(score: BedScore, sort: str) -> float:
 def _run_lines(site: Site, run: Item, scores: list[BedScore] | None, now: float, mark: Any) -> list[Line]:
     """Return a line per testbed of a run; one without a score where there is none."""
     age, spark = _age(run, now), site.scores.spark(run)
-    lines = []
+    lines: list[Line] = []
     for score in (scores or [])[:_BEDS]:
         bed = site.testbed_item(score.hash)
         more = len(scores or ()) - _BEDS

@@ -114,9 +114,14 @@ def _move(places: Floats, heads: Ints, tails: Ints, step: float, generator: np.r
 
 
 def clusters(points: Floats, count: int, rounds: int = 25) -> Ints:
-    """Group rows by k-means, begun at evenly spread rows of the first component; [N], the largest group first."""
-    order = np.argsort(points[:, 0], kind="stable")
-    centres = points[order[np.linspace(0, len(points) - 1, count).astype(np.int64)]]
+    """Group rows by k-means, begun at rows drawn far apart (k-means++); [N], the largest group first."""
+    generator = np.random.default_rng(0)
+    centres = points[generator.integers(0, len(points), 1)]
+    far = ((points - centres[0]) ** 2).sum(axis=1)
+    while len(centres) < count:
+        chosen = points[generator.choice(len(points), p=far / far.sum())] if far.any() else points[0]
+        centres = np.concatenate([centres, chosen[None]])
+        far = np.minimum(far, ((points - chosen) ** 2).sum(axis=1))
     group = np.zeros(len(points), np.int64)
     for _ in range(rounds):
         group = ((centres**2).sum(axis=1) - 2 * points @ centres.T).argmin(axis=1)
@@ -125,4 +130,5 @@ def clusters(points: Floats, count: int, rounds: int = 25) -> Ints:
         centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
     ranks = np.empty(count, np.int64)
     ranks[np.argsort(-np.bincount(group, minlength=count), kind="stable")] = np.arange(count)
-    return ranks[group]
+    ranked: Ints = ranks[group]
+    return ranked

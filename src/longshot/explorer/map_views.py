@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -202,7 +203,7 @@ def _by_attribute(column: Any) -> tuple[list[str], Ints]:
             np.unique(np.quantile(known_values, np.linspace(0, 1, 8))) if len(known_values) else np.zeros(1)
         )
         group = np.clip(np.searchsorted(edges, values, "right") - 1, 0, max(0, len(edges) - 2))
-        names = [f"{low:.4g} to {high:.4g}" for low, high in zip(edges, edges[1:], strict=False)] or ["all"]
+        names = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges)] or ["all"]
         return [*names, "not known"], np.where(np.isfinite(values), group, len(names))
     texts = pc.fill_null(pc.cast(column, pa.string()), "not known")
     counted = sorted(pc.value_counts(texts).to_pylist(), key=lambda entry: -entry["counts"])[:_GROUPS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from longshot.explorer.run_views import bed_links, choose_bed, choose_series, ru
 from longshot.explorer.site import Page, Site
 from longshot.explorer.svg_plots import Curve, Point, ladder, scatter
 from longshot.explorer.task_rows import task_table
-from longshot.reports import Column, Section, Sheet, SheetCell, make_sheet
+from longshot.reports import Column, Section, Sheet, make_sheet
 
 _POINTS = 300
 _CURVES = 6
@@ -136,10 +137,7 @@ def _paired(site: Site, run: Item, bed: BedIndex, query: Any) -> list[Section]:
 def _points_sheet(tasks: Any, columns: Mapping[str, Floats]) -> Sheet:
     """Return the points of a plot as a table, for files."""
     rows = list(zip(tasks.tolist(), *(values.tolist() for values in columns.values()), strict=True))
-    named = [
-        Column(name, lambda row, n=n: SheetCell(str(row[n]), value=row[n]), "plain")
-        for n, name in enumerate(columns, 1)
-    ]
+    named = [Column(name, itemgetter(n), "plain", 3) for n, name in enumerate(columns, 1)]
     return make_sheet([Column("task", lambda row: row[0], "count"), *named], rows, aria="The points")
 
 

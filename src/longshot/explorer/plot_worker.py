@@ -231,7 +231,7 @@ def suspects(path: str) -> list[dict[str, Any]]:
         {"row": row, "class": features.class_ids[int(labels[row])], "why": "a copy of another image"}
         for row in ([] if features.digests is None else _repeated(features.digests))
     ]
-    note = f"By the features of {features.backbone}: another class is {SUSPECT_ODDS:,.0f} times as probable as the label."
+    note = f"By the features of {features.backbone}, another class is {SUSPECT_ODDS:,.0f} times as probable."
     return _facts("suspects", rows, note)
 
 
@@ -241,7 +241,7 @@ def lay_out(path: str, layout: str, out: str) -> list[dict[str, Any]]:
     from longshot.models import open_array
 
     told_share = Path(out).with_suffix(".progress")
-    points = components(open_array(path))
+    points = components(open_array(Path(path)))
 
     def tell(share: float) -> None:
         told_share.write_text(f"{share:.4f}", encoding="ascii")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import threading
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -23,6 +24,7 @@ from longshot.explorer.sprites import image_gallery
 from longshot.reports import Section, class_names
 
 _BODY = 8_192  # bytes of a form
+_deciding = threading.Lock()  # from the look at a decision to the next
 _BESIDE = 6  # pictures of each class that stand beside the doubtful one
 
 
@@ -117,18 +119,19 @@ def take_decision(site: Site, item: Item, fields: dict[str, str]) -> Page | Resp
     """Store a decision about one image, unless somebody else decided since the page was made."""
     dataset = open_item(site, item)
     key, verdict, seen = fields.get("key", ""), fields.get("verdict", ""), fields.get("seen", "")
-    current = read_decisions(dataset).get(key, "")
     query = {"network": fields.get("network", ""), "row": fields.get("row", "")}
-    if current != seen:
-        held = f"was decided by somebody else meanwhile: {current}" if current else "has no decision any more"
-        return dataset_review(site, item, query, f"This image {held}. Nothing was changed.")
-    if verdict == "undo":
-        undo_decisions(dataset, [key])
-    elif verdict in ("keep", "drop"):
-        decide_images(dataset, [key], "keep" if verdict == "keep" else "drop")
-        query["row"] = fields.get("next", "")
-    else:
-        raise NotThere("A decision is keep, drop or undo.")
+    with _deciding:
+        current = read_decisions(dataset).get(key, "")
+        if current != seen:
+            held = f"was decided by somebody else meanwhile: {current}" if current else "has no decision any more"
+            return dataset_review(site, item, query, f"This image {held}. Nothing was changed.")
+        if verdict == "undo":
+            undo_decisions(dataset, [key])
+        elif verdict in ("keep", "drop"):
+            decide_images(dataset, [key], "keep" if verdict == "keep" else "drop")
+            query["row"] = fields.get("next", "")
+        else:
+            raise NotThere("A decision is keep, drop or undo.")
     return RedirectResponse(address(f"{item.url}/review", list(query.items())), 303)
 
 

@@ -245,7 +245,7 @@ def without_unseen(text: str) -> str:
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
-_BREAKS = re.compile(r"(?<=[_./·-])(?=[^\W_])|(?<=[a-z])(?=[A-Z])")
+_BREAKS = re.compile(r"(?<=[_./·])(?=[^\W_])|(?<=[a-z])(?=[A-Z])")
 
 
 def breakable(name: str) -> Markup:

@@ -33,7 +33,7 @@ def task_table(
 ) -> pa.Table:
     """Return the table of a list with columns that take a testbed or answers, only rows with the chosen classes.
 
-    ``disagreement`` is the share of queries on which not all series agree; ``cause`` is what sets the support apart most,
+    ``disagreement`` is the share of queries on which not all series agree; ``cause`` is what sets the support apart,
     once the testbed was explained.
     """
     chosen = [str(query.get(name, ""))[:500] for name in CHOSEN_BY]
