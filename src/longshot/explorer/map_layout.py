@@ -81,7 +81,7 @@ def neighbour_layout(points: Floats, tell: Callable[[float], None], seed: int = 
     survives = np.ones(len(keys))
     np.multiply.at(survives, position, 1 - np.minimum(weights.ravel(), 1 - 1e-6))
     heads, tails, weight = keys // len(points), keys % len(points), 1 - survives
-    places = 10 * points[:, :2] / np.maximum(np.abs(points[:, :2]).max(), 1e-9)
+    places: Floats = 10 * points[:, :2] / np.maximum(np.abs(points[:, :2]).max(), 1e-9)
     generator = np.random.default_rng(seed)
     for epoch in range(_EPOCHS):
         step = 1 - epoch / _EPOCHS
