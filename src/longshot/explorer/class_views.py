@@ -10,7 +10,7 @@ import pyarrow as pa
 from markupsafe import Markup
 
 from longshot.base import Floats, Ints, count
-from longshot.evaluation import ClassScore, numbered_classes, score_classes
+from longshot.evaluation import ClassScore, score_classes
 from longshot.explorer.caches import CachedTestbed, LruCache
 from longshot.explorer.compare_views import Candidate
 from longshot.explorer.dataset_views import page_of, pager_of
@@ -22,6 +22,7 @@ from longshot.explorer.run_views import bed_links, choose_bed, choose_series, ru
 from longshot.explorer.site import NotThere, Page, Site, breakable
 from longshot.explorer.sprites import SHOWN, query_gallery
 from longshot.explorer.svg_plots import Dot, dot_plot
+from longshot.explorer.task_rows import numbered
 from longshot.explorer.testbed_views import dataset_links
 from longshot.reports import Column, Section, Sheet, SheetCell, class_names, make_sheet
 from longshot.statistics import percent, plus_minus
@@ -193,7 +194,7 @@ class _Queries:
 
     def __init__(self, cached: CachedTestbed) -> None:
         labels = cached.testbed.column("query_label")
-        numbers, names = numbered_classes(cached.testbed)
+        numbers, names = numbered(cached)
         self.names = names
         self.task: Ints = labels.owners
         self.true: Ints = numbers.values[np.repeat(numbers.offsets[:-1], labels.lengths) + labels.values]

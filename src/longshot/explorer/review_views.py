@@ -123,7 +123,11 @@ def take_decision(site: Site, item: Item, fields: dict[str, str]) -> Page | Resp
     with _deciding:
         current = read_decisions(dataset).get(key, "")
         if current != seen:
-            held = f"was decided by somebody else meanwhile: {current}" if current else "has no decision any more"
+            held = (
+                f"was decided by somebody else meanwhile: {current}"
+                if current
+                else "has no decision any more"
+            )
             return dataset_review(site, item, query, f"This image {held}. Nothing was changed.")
         if verdict == "undo":
             undo_decisions(dataset, [key])

@@ -210,12 +210,14 @@ def query_gallery(
                 "caption": "",
             }
         )
+    return {"tiles": tiles, "sprite": listed_sprite(item, cached, pairs)}
+
+
+def listed_sprite(item: Item, cached: CachedTestbed, pairs: Sequence[tuple[int, int | str]]) -> str:
+    """Write the style with the image that holds some queries and supports, one behind the other."""
     listed = "-".join(f"{task}.{position}" for task, position in pairs)
     digest = picture_address([cached.testbed.content_hash, listed])
-    return {
-        "tiles": tiles,
-        "sprite": sprite_style(f"{item.url}/queries/{listed}/{digest}.jpg" if tiles else ""),
-    }
+    return sprite_style(f"{item.url}/queries/{listed}/{digest}.jpg" if pairs else "")
 
 
 def _side(task: Task, which: int | str) -> tuple[str, Any, Any, int]:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from longshot.base import Floats
+from longshot.base import Floats, Ragged
 from longshot.evaluation import numbered_classes
 from longshot.explorer.caches import CachedTestbed, LruCache
 from longshot.explorer.library import Item
 from longshot.explorer.listing import ListPage, address
+from longshot.explorer.picture_store import COLUMNS
 from longshot.explorer.site import NotThere, Site
-from longshot.explorer.sprites import query_gallery
+from longshot.explorer.sprites import listed_sprite
 from longshot.reports import class_names
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ CHOSEN_BY = ("class", "with")  # parameters of an address: a class, and another 
 PICTURED = 24  # rows of a page with pictures
 _CLASSES = 5  # of a task that are shown
 _TICKS = 6
+_CHOICES = 300  # classes that a field offers
 _ANSWERS = 20_000_000  # queries × series up to which disagreement is a column of every list
 _tables = LruCache(8)
 
@@ -105,14 +107,14 @@ def _testbed(site: Site, item: Item | None) -> CachedTestbed | None:
         return None
 
 
-_holders = LruCache(8)
+_holders, _numbers = LruCache(8), LruCache(4)
 
 
 def _holding(cached: CachedTestbed, class_id: str) -> Any:
     """Mark the tasks of a testbed that ask for a class, [T]."""
 
     def make() -> Any:
-        numbers, names = numbered_classes(cached.testbed)
+        numbers, names = numbered(cached)
         own = [number for number, (_, name) in enumerate(names) if name == class_id]
         sums = np.concatenate([[0], np.cumsum(np.isin(numbers.values, own))])
         return sums[numbers.offsets[1:]] > sums[numbers.offsets[:-1]]
@@ -125,8 +127,8 @@ def class_choices(site: Site, item: Item | None) -> list[str]:
     cached = _testbed(site, item)
     if cached is None:
         return []
-    names = sorted({name for _, name in numbered_classes(cached.testbed)[1]})
-    return names if len(names) <= 300 else []
+    names = sorted({name for _, name in numbered(cached)[1]})
+    return names if len(names) <= _CHOICES else []
 
 
 def pictured_rows(
@@ -139,36 +141,42 @@ def pictured_rows(
     """Arrange one picture per class of every task of a page, and ticks where the series stand."""
     cached = _testbed(site, item)
     if item is None or cached is None:
-        return {"rows": [], "sprite": "", "ticks": []}
-    numbers = [int(row["task"]) for row in listed.rows]
-    rows, pairs = [], []
-    for number in numbers:
-        task = cached.testbed[number]
-        labels = np.asarray(task.query_label)
-        firsts = [
-            int(np.flatnonzero(labels == label)[0]) for label in range(task.way) if (labels == label).any()
-        ]
-        pairs += [(number, place) for place in firsts[:_CLASSES]]
-        rows.append((task, len(firsts[:_CLASSES])))
-    gallery = query_gallery(item, cached, pairs, carried)
-    tiles = iter(gallery["tiles"])
-    shown = []
-    for task, held in rows:
-        names = class_names(task.classes, task.labels)
-        shown.append(
+        return {"rows": [], "sprite": ""}
+    # Whole tasks would be read key by key: a list needs their classes and where these begin.
+    testbed = cached.testbed
+    classes, names = numbered(cached)
+    labels, owners = testbed.column("query_label"), testbed.table.column("dataset")
+    rows: list[dict[str, Any]] = []
+    pairs: list[tuple[int, int | str]] = []
+    for number in (int(row["task"]) for row in listed.rows):
+        ids = [names[int(each)][1] for each in classes.row(number)]
+        shown = class_names(ids, testbed.labels.get(str(owners[number].as_py()), {}))
+        held, firsts = np.unique(labels.row(number), return_index=True)
+        url, tiles = f"{item.url}/task/{number}", []
+        for label, place in list(zip(held.tolist(), firsts.tolist(), strict=True))[:_CLASSES]:
+            style = f"--x:{len(pairs) % COLUMNS};--y:{len(pairs) // COLUMNS}"
+            tiles.append(
+                {"style": style, "url": address(f"{url}/query/{place}", carried), "name": shown[label]}
+            )
+            pairs.append((number, place))
+        mean = np.nan if bed is None else bed.table["accuracy"][number].as_py()
+        rows.append(
             {
-                "task": task.index,
-                "url": address(f"{item.url}/task/{task.index}", list(carried)),
-                "tiles": [next(tiles) for _ in range(held)],
-                "more": task.way - held,
-                "names": names,
-                "ticks": [] if bed is None else _ticks(bed, task.index),
-                "accuracy": None
-                if bed is None
-                else float(bed.table["accuracy"][task.index].as_py() or np.nan),
+                "task": number,
+                "url": address(url, carried),
+                "tiles": tiles,
+                "more": len(ids) - len(tiles),
+                "names": shown,
+                "ticks": [] if bed is None else _ticks(bed, number),
+                "accuracy": None if bed is None else mean,
             }
         )
-    return {"rows": shown, "sprite": gallery["sprite"]}
+    return {"rows": rows, "sprite": listed_sprite(item, cached, pairs)}
+
+
+def numbered(cached: CachedTestbed) -> tuple[Ragged, tuple[tuple[str, str], ...]]:
+    """Number the classes of every task, as ``numbered_classes``, once for a testbed."""
+    return _numbers.get(cached.testbed.content_hash, lambda: numbered_classes(cached.testbed))
 
 
 def _ticks(bed: BedIndex, task: int) -> list[tuple[int, str, float]]:
