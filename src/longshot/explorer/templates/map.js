@@ -1,7 +1,7 @@
 // The map: points as 16-bit places and a byte of colour, written straight into the pixels of a canvas.
 for (const map of document.querySelectorAll(".map")) {
   const canvas = map.querySelector("canvas"), status = map.querySelector("[role=status]"), legend = map.querySelector(".legend");
-  const paint = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
+  const paint = canvas.getContext("2d", { alpha: false }), style = getComputedStyle(document.documentElement);
   const hues = ["s1", "s2", "s3", "s4", "s5", "s6", "s8", "best", "wrong", "trans", "accent", "s7"];
   const colour = (name) => {
     const [r, g, b] = style.getPropertyValue(`--${name}`).trim().match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
@@ -15,24 +15,32 @@ for (const map of document.querySelectorAll(".map")) {
   };
   const side = () => Math.min(canvas.width, canvas.height) - 24;
   const left = () => canvas.width / 2 - (side() * view.zoom) / 2 + view.x, top_ = () => canvas.height / 2 - (side() * view.zoom) / 2 + view.y;
+  // What says "none of these" is drawn first, in the colour of rules; the list of points is sorted for it once.
+  const last = () => (names.length > 1 && /^(others|none|not|never)/.test(names[names.length - 1]) ? names.length - 1 : -1);
+  let picture = null, pixels = null, sorted = null;
   const draw = () => {
     queued = false;
     shape();
-    const { width, height } = canvas, picture = paint.createImageData(width, height), pixels = new Uint32Array(picture.data.buffer);
+    const { width, height } = canvas, began = performance.now();
+    if (!picture || picture.width !== width || picture.height !== height) {
+      picture = paint.createImageData(width, height);
+      pixels = new Uint32Array(picture.data.buffer);
+    }
     pixels.fill(paper);
     if (places) {
-      const scale = (side() * view.zoom) / 65535, x0 = left(), y0 = top_(), size = places.length > 40000 && view.zoom < 3 ? 2 : places.length > 4000 ? 3 : 5;
-      const last = names.length - 1;
-      for (const others of [true, false]) for (let n = 0; n < places.length / 2; n++) {
-        const group = groups ? groups[n] : 0, rest = names.length > 1 && group === last && /^(others|none|not|never|always)/.test(names[last]);
-        if (rest !== others || hidden.has(group)) continue;
+      const scale = (side() * view.zoom) / 65535, x0 = left(), y0 = top_(), many = places.length / 2, none = last();
+      const size = many > 20000 && view.zoom < 3 ? 2 : many > 2000 ? 3 : 5, right = width - size, bottom = height - size;
+      const inks = new Uint32Array(256);
+      for (let group = 0; group < 256; group++) inks[group] = hidden.has(group) ? 0 : group === none ? dim : packed[group % packed.length];
+      for (let at = 0; at < many; at++) {
+        const n = sorted ? sorted[at] : at, hue = inks[groups ? groups[n] : 0];
         const x = (x0 + places[2 * n] * scale) | 0, y = (y0 + places[2 * n + 1] * scale) | 0;
-        if (x < 0 || y < 0 || x > width - size || y > height - size) continue;
-        const paint_ = rest ? dim : packed[group % packed.length];
-        for (let row = 0, at = y * width + x; row < size; row++, at += width) for (let column = 0; column < size; column++) pixels[at + column] = paint_;
+        if (hue === 0 || x < 0 || y < 0 || x > right || y > bottom) continue;
+        for (let row = 0, start = y * width + x; row < size; row++, start += width) for (let column = 0; column < size; column++) pixels[start + column] = hue;
       }
     }
     paint.putImageData(picture, 0, 0);
+    map.dataset.spent = (performance.now() - began).toFixed(1);
     if (corners.length) {
       paint.beginPath();
       for (const [x, y] of corners) paint.lineTo(left() + x * side() * view.zoom, top_() + y * side() * view.zoom);
@@ -57,7 +65,10 @@ for (const map of document.querySelectorAll(".map")) {
     if (second.status === 200) {
       const bytes = new Uint8Array(await second.arrayBuffer()), end = bytes.indexOf(10);
       names = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end))).names;
-      groups = bytes.subarray(end + 1);
+      groups = bytes.slice(end + 1);
+      const none = last(), first = [], rest = [];
+      for (let n = 0; n < groups.length; n++) (groups[n] === none ? first : rest).push(n);
+      sorted = Uint32Array.from(first.concat(rest));
     }
     legend.replaceChildren(...names.map((name, group) => {
       const item = document.createElement("li"), button = document.createElement("button"), dot = document.createElement("i"), text = document.createElement("bdi");
