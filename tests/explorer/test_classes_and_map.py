@@ -155,9 +155,9 @@ def test_names_break_between_their_parts() -> None:
 
 def test_marks_of_plots_stand_where_their_numbers_are() -> None:
     text = dot_plot([Dot("half", 0.5, 0.25, 0.75), Dot("all", 1.0, None, None)], "accuracy")
-    half, whole = (float(x) for x in re.findall(r'<circle cx="([\d.]+)"', text))
+    half, full = (float(x) for x in re.findall(r'<circle cx="([\d.]+)"', text))
     low, high = map(float, re.search(r'class="reach" d="M([\d.]+) \d+H([\d.]+)"', text).groups())  # type: ignore[union-attr]
-    assert half == (low + high) / 2 and whole - half == pytest.approx(high - low)
+    assert half == (low + high) / 2 and full - half == pytest.approx(high - low)
     line = ladder(
         [Curve("net", "red", [(0, 0.8, None, None, ""), (1, 0.4, None, None, "")])], ["a", "b"], "x"
     )

@@ -281,46 +281,24 @@ def _confused_with(
     names: dict[tuple[str, str], str],
 ) -> Sheet | None:
     """Return the classes that a class was taken for, or that were taken for it, the most mistakes first."""
-    own = matrix.classes.index(key)
-    both = [
-        (
-            n,
-            int(matrix.counts[own, n]),
-            int(matrix.chances[own, n]),
-            int(matrix.counts[n, own]),
-            int(matrix.chances[n, own]),
-        )
-        for n in range(len(matrix.classes))
-        if n != own and (matrix.counts[own, n] or matrix.counts[n, own])
-    ]
-    both.sort(key=lambda row: (-row[1] - row[3], row[0]))
+    own, counts = matrix.classes.index(key), matrix.counts
+    met = [n for n in range(len(matrix.classes)) if n != own and (counts[own, n] or counts[n, own])]
+    met.sort(key=lambda n: -int(counts[own, n]) - int(counts[n, own]))
+
+    def mistakes(true: int, other: int) -> SheetCell:
+        number = int(counts[true, other])
+        url = pair_url(run, base, matrix.classes[true], matrix.classes[other])
+        return SheetCell(f"{number:,} of {int(matrix.chances[true, other]):,}", value=number, link=url)
+
+    def name(n: int) -> SheetCell:
+        return SheetCell(names[matrix.classes[n]], link=class_url(run, base, matrix.classes[n]))
+
     columns = (
-        Column(
-            "Class",
-            lambda row: SheetCell(
-                names[matrix.classes[row[0]]], link=class_url(run, base, matrix.classes[row[0]])
-            ),
-        ),
-        Column(
-            "It was taken for that",
-            lambda row: SheetCell(
-                f"{row[1]:,} of {row[2]:,}",
-                value=row[1],
-                link=pair_url(run, base, key, matrix.classes[row[0]]),
-            ),
-            "count",
-        ),
-        Column(
-            "That was taken for it",
-            lambda row: SheetCell(
-                f"{row[3]:,} of {row[4]:,}",
-                value=row[3],
-                link=pair_url(run, base, matrix.classes[row[0]], key),
-            ),
-            "count",
-        ),
+        Column("Class", name),
+        Column("It was taken for that", lambda n: mistakes(own, n), "count"),
+        Column("That was taken for it", lambda n: mistakes(n, own), "count"),
     )
-    return make_sheet(columns, both[:12], style="results scores-of", aria="Confused with") if both else None
+    return make_sheet(columns, met[:12], style="results scores-of", aria="Confused with") if met else None
 
 
 def _hardest(
@@ -397,14 +375,14 @@ def _margins(
         return None
     ways = cached.testbed.table["way"].to_numpy()
     margins = np.full(len(own), np.nan)
-    for n, (task, place, label) in enumerate(
+    for n, (task, at, label) in enumerate(
         zip(queries.task[own], queries.place[own], queries.label[own], strict=True)
     ):
         scores = held.get(int(task))
         way = int(ways[task])
-        if scores is None or len(scores) < (place + 1) * way:
+        if scores is None or len(scores) < (at + 1) * way:
             return None
-        part = shares(np.asarray(scores[place * way : (place + 1) * way], np.float64))
+        part = shares(np.asarray(scores[at * way : (at + 1) * way], np.float64))
         margins[n] = part[label] - np.delete(part, label).max(initial=0.0)
     return margins
 
@@ -433,7 +411,7 @@ def confused_pair(
     lead = Candidate(run, bed, series)
     cells: list[tuple[int, int | str]] = []
     rows = []
-    for number, place in shown:
+    for number, at in shown:
         task = cached.testbed[number]
         measured = task_similarity(site, cached, task, [lead])
         labels = np.asarray(task.support_label)
@@ -441,11 +419,11 @@ def confused_pair(
         for class_id in dict.fromkeys((predicted, true)):
             own = np.flatnonzero(labels == task.classes.index(class_id))
             if measured is not None:
-                own = own[np.argsort(-measured[0][place][own], kind="stable")]
-            likeness = None if measured is None or not len(own) else float(measured[0][place][own[0]])
+                own = own[np.argsort(-measured[0][at][own], kind="stable")]
+            likeness = None if measured is None or not len(own) else float(measured[0][at][own[0]])
             nearest.append((class_id, [int(n) for n in own[:3]], likeness))
-        rows.append((number, place, nearest))
-        cells += [(number, place), *((number, f"s{n}") for _, group, _ in nearest for n in group)]
+        rows.append((number, at, nearest))
+        cells += [(number, at), *((number, f"s{n}") for _, group, _ in nearest for n in group)]
     gallery = query_gallery(item, cached, cells, [("run", run.id)])
     tiles = iter(gallery["tiles"])
     names = shown_names(cached, listed)

@@ -105,7 +105,7 @@ def home(site: Site, query: Any, cookies: Mapping[str, str]) -> Page:
         lines = [Line(item, "", 0.0, spark=site.scores.spark(item)) for item in running[:12]]
         sections.append(Section("running", "Now", {"lines": lines}, "home_running"))
     runs = [item for item in shown if item.kind == "run"]
-    others = [item for item in shown if item.kind != "run" and (kind or item.kind != "dataset")]
+    more_items = [item for item in shown if item.kind != "run" and (kind or item.kind != "dataset")]
     if runs or kind == "run":
         runs, context["note"] = _ordered(site, runs, sort, pins)
         number, start = page_of(query, len(runs), _RUNS)
@@ -119,11 +119,11 @@ def home(site: Site, query: Any, cookies: Mapping[str, str]) -> Page:
         pager = pager_of(link, number, start, len(listed), len(runs), "runs")
         own = {"sheet": _scores_sheet(lines), "waiting": None in scores, "item_kind": "run", **pager}
         sections.append(Section("scores", "Scores of runs", {**context, **own}, "home_items"))
-    if others or not runs:
-        number, start = page_of(query if kind else {}, len(others), _ROWS)
-        listed = others[start : start + _ROWS]
+    if more_items or not runs:
+        number, start = page_of(query if kind else {}, len(more_items), _ROWS)
+        listed = more_items[start : start + _ROWS]
         lines = [Line(item, " · ".join(_facts(item)), _age(item, now), marks=mark(item)) for item in listed]
-        pager = pager_of(link, number, start, len(listed), len(others), PLURALS.get(kind, "items"))
+        pager = pager_of(link, number, start, len(listed), len(more_items), PLURALS.get(kind, "items"))
         if not kind:
             pager["next"] = None  # each kind has pages of its own
         own = {"sheet": _items_sheet(site, lines), "item_kind": kind or "other", **pager}

@@ -158,8 +158,8 @@ def _grouped(
         return _numbered([shown[n] for n in order], dataset.labels, order)
     if colour == "split":
         names = list(dataset.splits)
-        place = {name: n for n, split in enumerate(names) for name in dataset.splits[split]}
-        of_class = np.array([place.get(name, len(names)) for name in dataset.class_ids])
+        split_number = {name: n for n, split in enumerate(names) for name in dataset.splits[split]}
+        of_class = np.array([split_number.get(name, len(names)) for name in dataset.class_ids])
         return [*names, "none"], of_class[dataset.labels]
     if colour == "cluster":
         ready = site.plot_worker.ready(map_job(dataset, network, LAYOUTS[0]))

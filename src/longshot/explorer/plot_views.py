@@ -100,8 +100,8 @@ def _paired(site: Site, run: Item, bed: BedIndex, query: Any) -> list[Section]:
         return []
     finite.sort(key=lambda n: -float(np.nanmean(bed.accuracies(n))))
     a, b = (
-        choose_series(bed, str(query[name])) if query.get(name) else finite[place]
-        for name, place in (("a", 1), ("b", 0))
+        choose_series(bed, str(query[name])) if query.get(name) else finite[rank]
+        for name, rank in (("a", 1), ("b", 0))
     )
     gaps = bed.accuracies(b) - bed.accuracies(a)
     tasks = np.flatnonzero(np.isfinite(gaps))

@@ -47,11 +47,11 @@ def dataset_review(site: Site, item: Item, query: Any, notice: str = "") -> Page
     doubted = {row["row"]: row for row in judged[0]["rows"]}
     rows, decisions = list(doubted), read_decisions(dataset)
     keys = [str(dataset.keys[row].as_py()) for row in rows]
-    is_open = [place for place, key in enumerate(keys) if key not in decisions]
+    is_open = [number for number, key in enumerate(keys) if key not in decisions]
     asked_row = str(query.get("row", ""))
-    place = rows.index(int(asked_row)) if asked_row.isdecimal() and int(asked_row) in doubted else -1
-    if place < 0 and rows:
-        place = is_open[0] if is_open else 0
+    number = rows.index(int(asked_row)) if asked_row.isdecimal() and int(asked_row) in doubted else -1
+    if number < 0 and rows:
+        number = is_open[0] if is_open else 0
 
     def link(at: int) -> str:
         return address(f"{item.url}/review", [("network", network), ("row", str(rows[at]))])
@@ -71,31 +71,31 @@ def dataset_review(site: Site, item: Item, query: Any, notice: str = "") -> Page
     page.notices += [notice] if notice else []
     if not rows:
         return page
-    row = doubted[rows[place]]
+    row = doubted[rows[number]]
     labels = class_names(dataset.class_ids, class_labels(dataset))
     names = dict(zip(dataset.class_ids, labels, strict=True))
     for class_id in filter(None, (row["class"], row.get("rival"))):
         own = np.arange(len(dataset))[dataset.rows(dataset.class_index(class_id))]
         clean = own[~np.isin(own, rows)][:: max(1, len(own) // _BESIDE)][:_BESIDE]
         context["beside"].append({"name": names[class_id], **image_gallery(item, dataset, clean.tolist())})
-    later = [at for at in is_open if at > place] or [at for at in is_open if at != place]
+    later = [at for at in is_open if at > number] or [at for at in is_open if at != number]
     context |= {
-        "row": rows[place],
-        "key": keys[place],
-        "large": f"{item.url}/image-{rows[place]}.jpg",
+        "row": rows[number],
+        "key": keys[number],
+        "large": f"{item.url}/image-{rows[number]}.jpg",
         "class_name": names[row["class"]],
         "why": f"looks like {names[row['rival']]}, {row['odds']:,.0f} to 1"
         if row.get("rival")
         else row["why"],
-        "place": place + 1,
-        "decision": decisions.get(keys[place], ""),
+        "place": number + 1,
+        "decision": decisions.get(keys[number], ""),
         "csrf": site.csrf,
         "path": f"{item.url}/review",
         "network": network,
-        "next": rows[later[0]] if later else rows[place],
+        "next": rows[later[0]] if later else rows[number],
     }
-    page.steps = [("prev", link(place - 1))] if place else []
-    page.steps = [*page.steps, *([("next", link(place + 1))] if place + 1 < len(rows) else [])]
+    page.steps = [("prev", link(number - 1))] if number else []
+    page.steps = [*page.steps, *([("next", link(number + 1))] if number + 1 < len(rows) else [])]
     page.keys = {{"prev": "ArrowLeft", "next": "ArrowRight"}[rel]: url for rel, url in page.steps}
     return page
 

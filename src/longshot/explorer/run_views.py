@@ -56,7 +56,7 @@ def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[
         if ready
         else ["results", "provenance"]  # these every run has
     )
-    views = {"Overview": "", "Tasks": "tasks", "Plots": "plot"}
+    views = {"Overview": "", "Tasks": "tasks"} | ({"Plots": "plot"} if index.rows else {})
     if any(bed.answers(0) is not None for bed in index.beds() if bed.series):
         views |= {"Classes": "classes", "Confusions": "confusion"}
     tabs = tabs_of(run.url, here, views)

@@ -317,7 +317,7 @@ def strip(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
             cached = site.testbed(item)
             task = read_task(cached, int(params.get("task", 0)))
             places = np.unique(np.asarray(task.query_label), return_index=True)[1][:_STRIP]
-            images = image_requests(site, cached, task.dataset, [task.query[place] for place in places])
+            images = image_requests(site, cached, task.dataset, [task.query[position] for position in places])
             lasting = all(image.digest for image in images)
         else:
             item = site.item("dataset", params["id"])

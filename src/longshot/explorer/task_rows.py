@@ -153,12 +153,12 @@ def pictured_rows(
         shown = class_names(ids, testbed.labels.get(str(owners[number].as_py()), {}))
         held, firsts = np.unique(labels.row(number), return_index=True)
         url, tiles = f"{item.url}/task/{number}", []
-        for label, place in list(zip(held.tolist(), firsts.tolist(), strict=True))[:_CLASSES]:
+        for label, position in list(zip(held.tolist(), firsts.tolist(), strict=True))[:_CLASSES]:
             style = f"--x:{len(pairs) % COLUMNS};--y:{len(pairs) // COLUMNS}"
             tiles.append(
-                {"style": style, "url": address(f"{url}/query/{place}", carried), "name": shown[label]}
+                {"style": style, "url": address(f"{url}/query/{position}", carried), "name": shown[label]}
             )
-            pairs.append((number, place))
+            pairs.append((number, position))
         mean = np.nan if bed is None else bed.table["accuracy"][number].as_py()
         rows.append(
             {

@@ -241,13 +241,13 @@ def _context(
 
 
 def _led(
-    lead: Answers | None, scores: Floats | None, place: int, label: int, names: Sequence[str]
+    lead: Answers | None, scores: Floats | None, position: int, label: int, names: Sequence[str]
 ) -> dict[str, Any]:
     """Return what stands below a query: the class that the leading series gave it, and the share of its score."""
     if lead is None:
         return {"answer": "", "share": None, "framed": False}
-    answer = int(lead.predicted[place])
-    share = None if scores is None else float(shares(scores[place])[answer])
+    answer = int(lead.predicted[position])
+    share = None if scores is None else float(shares(scores[position])[answer])
     return {"answer": names[answer], "share": share, "framed": answer != label}
 
 
