@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.responses import Response
 
+from longshot.audit import read_decisions
 from longshot.base import Ints, UserError, count, in_words
 from longshot.data import class_labels
 from longshot.explorer.downloads import attachment
@@ -297,7 +298,12 @@ def dataset_suspects(site: Site, item: Item, query: Any) -> Page:
     problem = waiting if judged is None else judged[0]["problem"]
     if judged is None or problem:
         return dataset_frame(item, dataset, "suspects", [made("suspects", "Suspected labels", problem)])
-    listed = [row for row in judged[0]["rows"] if class_id in ("", row["class"])]
+    decisions = read_decisions(dataset)  # nobody doubts what a person keeps
+    listed = [
+        row
+        for row in judged[0]["rows"]
+        if class_id in ("", row["class"]) and decisions.get(str(dataset.keys[row["row"]].as_py())) != "keep"
+    ]
     page, start = page_of(query, len(listed), SHOWN)
     shown = listed[start : start + SHOWN]
     gallery = image_gallery(item, dataset, [int(row["row"]) for row in shown])

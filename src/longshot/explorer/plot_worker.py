@@ -25,7 +25,7 @@ from longshot.base import UserError, atomic, cache_dir, hash_json, in_words, kee
 if TYPE_CHECKING:
     from longshot.reports import Sheet
 
-FORMAT = 7
+FORMAT = 8
 _MOST_ELEMENTS = 1_150  # of a section, so that a page of it stays below 1,500
 _ONCE = (
     "tables",
@@ -231,7 +231,10 @@ def suspects(path: str) -> list[dict[str, Any]]:
         {"row": row, "class": features.class_ids[int(labels[row])], "why": "a copy of another image"}
         for row in ([] if features.digests is None else _repeated(features.digests))
     ]
-    note = f"By the features of {features.backbone}, another class is {SUSPECT_ODDS:,.0f} times as probable."
+    note = (
+        f"By the features of {features.backbone}: the label is improbable, another class is at least "
+        f"{SUSPECT_ODDS:,.0f} times as probable, and the images beside it are of other classes."
+    )
     return _facts("suspects", rows, note)
 
 
