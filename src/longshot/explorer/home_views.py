@@ -180,7 +180,9 @@ def _run_lines(site: Site, run: Item, scores: list[BedScore] | None, now: float,
         facts = f"and {more} more testbeds" if more > 0 and len(lines) == _BEDS - 1 else ""
         lines.append(Line(run, facts, age, score, bed.url if bed else "", mark(run), spark))
     facts = "" if scores is None else run.problem or "no results yet"
-    return lines or [Line(run, facts, age, marks=mark(run), spark=spark)]
+    first_bed = site.testbed_item(next(iter(run.facts.get("testbeds", ())), ""))
+    url = first_bed.url if first_bed else ""
+    return lines or [Line(run, facts, age, None, url, mark(run), spark)]
 
 
 _NAME = Markup(
