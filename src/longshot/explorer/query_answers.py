@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Bools, Floats, Ints, Ragged, UserError, cache_places
 from longshot.evaluation import count_confusions, numbered_classes
-from longshot.explorer.caches import CachedTestbed, LruCache
+from longshot.explorer.caches import CachedTestbed, LruCache, rows_of
 from longshot.explorer.listing import address
 from longshot.explorer.run_index import BedIndex
 from longshot.explorer.site import Site
@@ -183,10 +183,14 @@ def task_similarity(
         features = site.index(run).features.get(backbone, {}).get(fingerprint, "")
 
         def measure(backbone: str = backbone, features: str = features) -> Floats | None:
+            if not features and (fingerprint, backbone) not in feature_files():
+                return None
             try:
                 dataset = site.dataset(task.dataset, fingerprint)
-                rows = dataset.find_rows(pa.array([*task.query, *task.support]))
             except UserError:
+                return None
+            rows = rows_of(dataset, [*task.query, *task.support])
+            if (rows < 0).any():
                 return None
             vectors = _vectors(features, backbone, fingerprint, len(dataset), rows)
             if vectors is None:

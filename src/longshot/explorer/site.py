@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -248,6 +248,7 @@ def without_unseen(text: str) -> str:
 _BREAKS = re.compile(r"(?<=[_./·])(?=[^\W_])|(?<=[a-z])(?=[A-Z])")
 
 
+@lru_cache(4_096)
 def breakable(name: str) -> Markup:
     """Return a name that keeps its own direction and breaks between its parts, not inside a word.
 
