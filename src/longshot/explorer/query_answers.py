@@ -19,7 +19,6 @@ from longshot.explorer.listing import address
 from longshot.explorer.run_index import BedIndex
 from longshot.explorer.site import Site
 from longshot.explorer.sprites import sprite_of, tile_page
-from longshot.models import grown_arrays, open_array, sidecar
 from longshot.reports import class_names
 from longshot.tasks import Testbed
 
@@ -136,6 +135,8 @@ _sidecars = LruCache(1)
 
 def feature_files() -> dict[tuple[str, str], Path]:
     """Map (fingerprint, backbone) to the features of whole datasets that the cache holds."""
+    from longshot.models import sidecar
+
     folders = [folder for folder in cache_places("features") if folder.is_dir()]
 
     def read() -> dict[tuple[str, str], Path]:
@@ -159,6 +160,8 @@ def networks_of(fingerprint: str) -> list[str]:
 
 def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: Ints) -> Floats | None:
     """Read the features of some rows from the cache: those of images in use, or of the whole dataset."""
+    from longshot.models import grown_arrays, open_array
+
     for kind in ("float16", "float32") if features else ():
         for grown in grown_arrays(features, images, kind):
             if grown.holds(rows, None).all():
