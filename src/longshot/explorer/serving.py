@@ -118,6 +118,7 @@ def serve(
     names: Sequence[str] = (),
     framed: bool = True,
     browser: bool = False,
+    review: bool = False,
 ) -> Explorer:
     """Show datasets, testbeds, runs, trainings and studies in the browser, live.
 
@@ -142,6 +143,9 @@ def serve(
         Whether pages of this machine, such as a notebook, may show it in a frame.
     browser : bool
         Also open the page in this machine's browser.
+    review : bool
+        Let readers keep or drop doubtful images, as ``longshot datasets review`` does, and forget datasets. Nothing
+        else is ever written.
 
     Returns
     -------
@@ -180,7 +184,9 @@ def serve(
         )
     listening = listen(host, port)
     bound = int(listening.getsockname()[1])
-    built = build_app(roots, own_hosts(host, bound, names), token=token, framed=framed, any_address=not local)
+    built = build_app(
+        roots, own_hosts(host, bound, names), token=token, framed=framed, any_address=not local, review=review
+    )
     config = uvicorn.Config(
         built.app,
         **QUIET,
