@@ -237,7 +237,13 @@ def map_speed(server: Server, data: str, points: int) -> None:
                 page.wait_for_timeout(10)
             spent.append(time.perf_counter() - began)
         seconds = statistics.median(spent)
-        say(f"map of {points:,} images: from its address to painted", 1000 * seconds, "ms", "< 1,000", seconds < 1)
+        say(
+            f"map of {points:,} images: from its address to painted",
+            1000 * seconds,
+            "ms",
+            "< 1,000",
+            seconds < 1,
+        )
         box = page.locator(".map canvas").bounding_box()
         assert box is not None
         page.mouse.move(box["x"] + 500, box["y"] + 300)

@@ -228,7 +228,14 @@ _MEMBERS = {"shape": ("ways", "counts"), "classes": ("draw",), "instances": ("dr
 SHAPES, CLASSES, INSTANCES = (tuple(words) for words in _WORDS.values())
 _ALIKE = ("judge", "features", "held_out")  # settings of instances that go with classes="alike", too
 JUDGED = tuple(word for word, made in _WORDS["instances"].items() if made.judged)  # they look at features
-DIAL_SETTINGS = ("target_accuracy", "ingredients", "calibrate", "judge", "features", "held_out")
+DIAL_SETTINGS: tuple[str, ...] = (
+    "target_accuracy",
+    "ingredients",
+    "calibrate",
+    "judge",
+    "features",
+    "held_out",
+)
 DIAL_SETTINGS += (
     "objective",
     "temperature",
