@@ -254,7 +254,7 @@ GROUPS = {
     "Shape (how many)": "shape way shot query",
     "Classes (which)": "classes level coarsity taxonomy",
     "Instances (which images)": "instances judge held_out difficulty target_accuracy ingredients disjoint_pools copies",
-    "Classes by meaning or looks": "alpha beta distance reduction nearest",
+    "Classes by meaning or looks": "alpha beta distance distances reduction nearest",
     "Difficult, easy, greedy": "features suspects calibrate fresh_queries judging objective temperature "
     "distance_metric raw_features refine greedy rounds start steps step_size projection",
     "Rules over attributes": "rule attribute query_where support_where same",
