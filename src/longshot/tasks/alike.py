@@ -77,7 +77,7 @@ class AlikeClasses:
     )
 
     name: ClassVar[str] = "alike"
-    about: ClassVar[str] = "near by their looks"
+    about: ClassVar[str] = "look-alikes, as a network sees them"
 
     def __post_init__(self) -> None:
         several = self.judges if isinstance(self.judges, list | tuple) else [self.judges]
@@ -257,9 +257,10 @@ def make_taxonomy(
     dataset : Dataset, str or path
         Whose classes are put in order.
     backbones : str, object or list of those
-        Networks that look; may be repeated. Anything that ``embed`` takes; several count alike.
+        Network whose features say which classes look alike; repeat for several. Anything that
+        ``embed`` takes; several count alike.
     distances : file, optional
-        In place of networks: distances between the classes, as in ``sample``.
+        In place of a network: distances between the classes, a CSV or .npy file. As in ``sample``.
     least : int, at least 2
         Classes of a group, at least. Siblings of so many ways can be drawn from every group.
     out : file, optional
