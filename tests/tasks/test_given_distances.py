@@ -70,8 +70,10 @@ def test_a_tree_of_them(dataset: Dataset, tmp_path: Path) -> None:
         longshot.make_taxonomy(dataset)
 
 
-def test_a_published_list_is_checked_by_its_own_matrix(dataset: Dataset, tmp_path: Path) -> None:
-    """A matrix without names is in the class order of the list, here backwards."""
+def test_a_published_list_is_checked_by_its_own_matrix(
+    dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A matrix without names is in the class order of the list, here backwards; one with names exposes another."""
     backwards = matrix()[::-1, ::-1]
     np.savetxt(tmp_path / "own.csv", backwards, delimiter=",")
     lines = [",task,variance,labels,image_id,support"]
@@ -82,8 +84,15 @@ def test_a_published_list_is_checked_by_its_own_matrix(dataset: Dataset, tmp_pat
     settings: dict[str, Any] = {"published": tmp_path / "list.csv", "identity": "names"}
     bed = longshot.sample(dataset, class_order=list("fedcba"), distances=tmp_path / "own.csv", **settings)
     assert [task.classes for task in bed] == [("d", "f"), ("a", "e"), ("b", "c")]
+    assert (
+        "own.csv names no classes; its rows are taken to be in the order of the class order"
+        in capsys.readouterr().err
+    )
+    named = write_named(tmp_path / "named.csv")
+    again = longshot.sample(dataset, class_order=list("fedcba"), distances=named, **settings)
+    assert again.content_hash == bed.content_hash
     with pytest.raises(UserError, match=r"contradicts the classes of \d of its 3 tasks"):
-        longshot.sample(dataset, class_order=list("abcdef"), distances=tmp_path / "own.csv", **settings)
+        longshot.sample(dataset, class_order=list("abcdef"), distances=named, **settings)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from longshot.base import Floats, UserError
+from longshot.base import Floats, UserError, note
 
 
 def read_distances(
@@ -23,7 +23,10 @@ def read_distances(
     """
     file = Path(path)
     names, matrix = _read_matrix(file)
-    names = names or list(class_ids if order is None else order)
+    if not names:
+        names = list(class_ids if order is None else order)
+        whose = "the dataset" if order is None else "the class order that was given"
+        note(f"{file} names no classes; its rows are taken to be in the order of {whose}")
     size = len(names)
     if matrix.shape != (size, size):
         shape = " × ".join(f"{length:,}" for length in matrix.shape)
