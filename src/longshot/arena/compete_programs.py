@@ -82,7 +82,7 @@ def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> N
 def leaderboard_command(
     folder: Path, phase: str | None, league: str | None, page: Path | None, force: bool, as_json: bool
 ) -> None:
-    """Show who is where: the last valid submission of every team, ties to the earlier one.
+    """Show the leaderboard: the last valid submission of every team; of equal ones the earlier leads.
 
     \b
     Example:

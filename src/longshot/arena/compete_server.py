@@ -218,7 +218,7 @@ def log_command(number: int, server: str, token: str | None, follow: bool) -> No
 @_required_server
 @token_option
 def cancel_command(number: int, server: str, token: str | None) -> None:
-    """End one of your submissions that waits or runs; one that had not begun costs no quota.
+    """Cancel a submission of yours that waits or runs; one that has not begun costs no quota.
 
     \b
     Example:
@@ -268,7 +268,7 @@ def quota_command(server: str, token: str | None, as_json: bool) -> None:
 def board_command(
     server: str, token: str | None, phase: str | None, league: str | None, by: str | None, as_json: bool
 ) -> None:
-    """Show who is where on a server.
+    """Show the leaderboard of a server.
 
     \b
     Example:

@@ -350,7 +350,7 @@ def explain(
     no_pixels : bool
         Only annotated attributes; measure nothing from the pixels.
     level : float, above 0, up to 1
-        Share of false discoveries that is put up with.
+        Accepted share of false discoveries.
     html : file or URL, optional
         Write a page with the pictures. ``"-"`` is the screen.
     force : bool

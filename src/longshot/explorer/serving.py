@@ -135,7 +135,7 @@ def serve(
     port : int, 1 to 65535
         Port, or the next free one.
     token : str, optional
-        What readers must know: they open …/?token=TOKEN once. It has 12 characters at least.
+        Secret that readers need: they open …/?token=TOKEN once. It has 12 characters at least.
     names : NAME, list of str
         Further name that browsers reach it by, behind a proxy. Such as ``explorer.example.org``, where a proxy
         with TLS stands before it.
@@ -265,7 +265,7 @@ def _roots(sources: Sequence[Any]) -> tuple[list[Path], list[TemporaryDirectory[
     return roots, held
 
 
-@click.command(short_help="Look at every task, every mistake, every run, in the browser.")
+@click.command(short_help="Open every task, mistake and run in the browser.")
 @click.argument("folders", nargs=-1, type=PATH)
 @verb_options("serve", without="framed")
 def serve_command(folders: tuple[Path, ...], **settings: Any) -> None:

@@ -35,7 +35,7 @@ class SampleSettings(TypedDict, total=False):
     Parameters
     ----------
     way : int, at least 1
-        Classes per task; elsewhere the most. Default: 5; any: 20; meta-dataset: 50.
+        Classes per task; any, meta-dataset: the most. Default: 5; any: 20; meta-dataset: 50.
     shot : int, at least 1
         Support images per class; any: the most. Default: 5; any: 20.
     query : int, at least 1
@@ -63,7 +63,7 @@ class SampleSettings(TypedDict, total=False):
     oversample : int
         Semantic: times as many tasks are drawn as are kept.
     coarsity : LO:HI, str or pair of floats
-        Only tasks whose coarsity lies in this band.
+        Only tasks whose coarsity, how unlike their classes are, lies in this band.
     distance : {"jiang-conrath", "lin", "wu-palmer", "path"}
         Semantic, ``coarsity``: distance between classes. Default: jiang-conrath.
     reduction : {"shortest-paths"}
@@ -72,7 +72,7 @@ class SampleSettings(TypedDict, total=False):
         Who judges difficulty, or says which classes look alike; may be repeated. The method is protonet or ridge;
         filtered: any method.
     held_out : BACKBONE[:METHOD], backbone, features, or a list of them
-        Measures only; may be repeated. These networks take no part in choosing.
+        Network that measures the tasks and takes no part in choosing them; repeat for several.
     difficulty : SHARE, float
         Difficult, greedy: from 0 (uniform) to 1 (the hardest). Default: 1.
     disjoint_pools : bool
@@ -261,7 +261,7 @@ GROUPS = {
     "Shape (how many)": "shape way shot query",
     "Classes (which)": "classes level coarsity taxonomy",
     "Instances (which images)": "instances judge held_out difficulty target_accuracy ingredients disjoint_pools copies",
-    "Classes by meaning or looks": "alpha beta distance reduction nearest",
+    "Classes by meaning or looks": "alpha beta distance distances reduction nearest",
     "Difficult, easy, greedy": "features suspects calibrate fresh_queries judging objective temperature "
     "distance_metric raw_features refine greedy rounds start steps step_size projection",
     "Rules over attributes": "rule attribute query_where support_where same",
