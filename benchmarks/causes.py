@@ -2,6 +2,7 @@
 
     python -m benchmarks.causes grocery128.zip        # any dataset with at least 25 classes of 40 images
     python -m benchmarks causes                       # toybox
+    python -m benchmarks.causes cub 10 26 10          # 10 classes of 26 images, of which 10 are altered
 
 25 classes of 40 images; 15 images of each class are altered and the supports are drawn from them, the queries from the
 others: 60 tasks, 5-way 5-shot, 8 queries. Alterations are made here, most at strengths that the signatures were not
@@ -155,7 +156,7 @@ def planted_tasks(dataset: Dataset, planted: int, tasks: int) -> longshot.Testbe
     marked = replace(dataset, attributes=pa.table({"planted": pa.array(position < planted)}))
     rule = ShiftedInstances(query_where="not planted", support_where="planted")
     shape = FixedShape(way=5, shot=5, query=8)
-    return longshot.sample(marked, tasks=tasks, shape=shape, instances=rule, seed=0)
+    return longshot.sample(marked, tasks=tasks, shape=shape, instances=rule, seed=0, copies="allow")
 
 
 def first_named(
@@ -180,30 +181,35 @@ def first_named(
     return [causes[0].kind if causes else "nothing" for causes in listed]
 
 
-def main(source: str = "toybox") -> None:
-    images = first_images(longshot.open_dataset(source), CLASSES, EACH)
-    print(f"{source}: {len(images)} classes of {EACH} images, {TASKS} tasks each, 5-way 5-shot", flush=True)
+def main(
+    source: str = "toybox", classes: int | str = CLASSES, each: int | str = EACH, planted: int | str = PLANTED
+) -> None:
+    each, planted = int(each), int(planted)
+    images = first_images(longshot.open_dataset(source), int(classes), each)
+    print(f"{source}: {len(images)} classes of {each} images, {TASKS} tasks each, 5-way 5-shot", flush=True)
     with tempfile.TemporaryDirectory() as name:
         dataset = plain_dataset(images, Path(name))
         pixels = measured_pixels(dataset)
-        tasks = planted_tasks(dataset, PLANTED, TASKS)
+        tasks = planted_tasks(dataset, planted, TASKS)
         for title, kind, plant in PLANTS:
-            first = Counter(first_named(dataset, images, pixels, tasks, PLANTED, plant))
+            first = Counter(first_named(dataset, images, pixels, tasks, planted, plant))
             firsts = ", ".join(f"{named} {count}" for named, count in first.most_common(3))
             print(f"{title:28s} first in {first[kind]} of {TASKS}  ({firsts})", flush=True)
         with_finding = 0
         for seed in range(RANDOM):
-            bed = longshot.sample(dataset, tasks=TASKS, way=5, shot=5, query=10, seed=seed)
+            bed = longshot.sample(dataset, tasks=TASKS, way=5, shot=5, query=10, seed=seed, copies="allow")
             with_finding += sum(bool(task.findings) for task in longshot.explain(bed).tasks)
         print(f"random tasks with any finding: {with_finding} of {RANDOM * TASKS}", flush=True)
         speed(dataset)
 
 
 def speed(dataset: Dataset) -> None:
-    """Processor time of 200 tasks explained, and of all their suspected causes taken away by replacement."""
-    bed = longshot.sample(dataset, tasks=200, way=5, shot=5, query=10, judge=BACKBONE, instances="difficult")
+    """Processor time of 200 tasks explained, and of all their suspected causes taken away."""
+    bed = longshot.sample(
+        dataset, tasks=200, way=5, shot=5, query=10, judge=BACKBONE, instances="difficult", copies="allow"
+    )
     longshot.explain(bed, backbone=BACKBONE)  # measures and features are in the cache from here on
-    for intervene in ("none", "replace"):
+    for intervene in (False, True):
         start = time.process_time()
         explanation = longshot.explain(bed, backbone=BACKBONE, intervene=intervene)
         seconds = time.process_time() - start

@@ -1,4 +1,4 @@
-"""Half the interval for other classes by explicit matrices, least squares and adaptive quadrature."""
+"""Half the interval for other classes by explicit matrices, least squares and Gauss-Legendre quadrature."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import integrate, stats
+from scipy import optimize, stats
 
 
 def half_over_classes(
     values: np.ndarray, members: Sequence[np.ndarray], datasets: Sequence[int] | None = None
 ) -> float:
-    """Return the half width that ``class_interval`` must have; classes are numbers, no number in two datasets."""
+    """Return the half width that ``class_interval`` must have; classes are 0 … K − 1, each in tasks of one dataset."""
     tasks, count = len(values), 1 + max(int(max(row)) for row in members)
     own = np.zeros(tasks, int) if datasets is None else np.asarray(datasets)
     has, group = np.zeros((tasks, count)), np.zeros(count, int)
@@ -25,7 +25,11 @@ def half_over_classes(
         columns = np.c_[columns, 1 / ways, np.log(ways)]
     project = np.eye(tasks) - columns @ np.linalg.pinv(columns)
     residuals = project @ values
-    weights = (own[:, None] == group) * (1 - has) / (1 - ways / sizes[own])[:, None]
+    part = (ways / sizes[own])[:, None]  # a task with all classes stands in no deletion
+    weights = (own[:, None] == group) * (1 - has) * np.where(part < 1, 1 / np.maximum(1 - part, 1e-12), 0)
+    usable = weights.sum(axis=0) > 0  # a class that all tasks have cannot be left out
+    weights, group = weights[:, usable], group[usable]
+    sizes = np.maximum(np.bincount(group, minlength=len(sizes)), 1)
     lever = weights / weights.sum(axis=0) * by_dataset.mean(axis=0)[group]
     same = np.equal(group[:, None], group) / sizes[group]
     lever -= lever @ same
@@ -41,26 +45,19 @@ def half_over_classes(
     centred = values - by_dataset @ np.linalg.pinv(by_dataset) @ values
     unexplained = float(residuals @ residuals) / (tasks - np.linalg.matrix_rank(columns))
     by_ways = max(0.0, float(centred @ centred) / (tasks - len(sizes)) - unexplained) / tasks
-    freedom = count - len(sizes)
+    freedom = len(group) - len(set(group))
 
-    def density(root: float) -> float:
-        spread = root**2 + noise * over_tasks
-        chi = stats.chi2.pdf(freedom * jackknife / spread, freedom) / spread
-        return float(chi / math.sqrt(1 + (2 * root) ** 2 / over_tasks))
+    top = 30 * math.sqrt(max(jackknife, over_tasks / 4))
+    edges = np.r_[0.0, np.geomspace(1e-4 * top, top, 40)]
+    nodes, shares = np.polynomial.legendre.leggauss(20)
+    width = np.diff(edges)[:, None] / 2
+    root, share = ((edges[:-1, None] + width * (nodes + 1)).ravel(), (width * shares).ravel())
+    spread = root**2 + noise * over_tasks
+    density = stats.chi2.pdf(freedom * jackknife / spread, freedom) / spread
+    density *= share / np.sqrt(1 + (2 * root) ** 2 / over_tasks)
 
-    top = 30 * math.sqrt(jackknife)
-    pieces = np.geomspace(1e-4 * top, top, 40)
-    edges = list(zip([0.0, *pieces[:-1]], pieces, strict=True))
-    total = sum(integrate.quad(density, *edge)[0] for edge in edges)
+    def missed(half: float) -> float:
+        tails = stats.norm.sf(half / np.sqrt(root**2 + over_tasks + by_ways))
+        return float(density @ tails / density.sum()) - 0.025
 
-    def outside(half: float) -> float:
-        def tail(root: float) -> float:
-            return density(root) * stats.norm.sf(half / math.sqrt(root**2 + over_tasks + by_ways))
-
-        return sum(integrate.quad(tail, *edge)[0] for edge in edges) / total
-
-    low, high = 0.0, 10 * top
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if outside(middle) > 0.025 else (low, middle)
-    return (low + high) / 2
+    return float(optimize.brentq(missed, 0.0, 10 * top, xtol=1e-12))

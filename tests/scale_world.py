@@ -160,7 +160,7 @@ class World:
         """What came back when causes were taken away, and the measures behind it."""
         with cache_of(out / "cache"):
             explained = longshot.explain(
-                self.few, backbone="pixels", intervene="replace", datasets=self.data, **where
+                self.few, backbone="pixels", intervene=True, datasets=self.data, **where
             )
             words = [each.sentence for each in explained.interventions] + [
                 a.sentence for a in explained.accounts

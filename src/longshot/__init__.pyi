@@ -25,6 +25,10 @@ from .api import plot_splits as plot_splits  # draw splits: their classes in the
 from .tasks import sample as sample  # draw tasks into a testbed
 from .api import inspect as inspect  # describe and check a testbed
 from .diagnosis import check as check  # from a folder of images to a verdict
+from .deploy import choose as choose  # which photos should be the references
+from .deploy import fit as fit  # a classifier from photos
+from .deploy import predict as predict  # a shipped classifier's answers to photos
+from .deploy import export as export  # a shipped classifier as one ONNX file
 from .diagnosis import measure_attributes as measure_attributes  # what is known of images
 from .diagnosis import explain as explain  # why tasks are hard
 from .models import list_methods as list_methods  # what learns from a support set
@@ -51,6 +55,8 @@ from .evaluation import Results as Results
 from .data import Taxonomy as Taxonomy
 from .tasks import Split as Split
 from .training import TrainedNetwork as TrainedNetwork
+from .deploy import Classifier as Classifier
+from .deploy import FewShotClassifier as FewShotClassifier
 from .tasks import FixedShape as FixedShape
 from .tasks import AllShape as AllShape
 from .tasks import AnyShape as AnyShape

@@ -79,4 +79,5 @@ def test_the_verbs_are_those_of_the_design() -> None:
         ),
         *("list_methods", "check_method", "evaluate", "compare", "report", "train", "tune", "run_study"),
         *("bench", "release", "verify", "score", "estimate", "doctor"),
+        *("choose", "fit", "predict", "export"),
     }

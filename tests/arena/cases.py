@@ -10,10 +10,19 @@ from remedies import Mistake
 OUTPUT_FILES = {
     ("compete leaderboard", "page"): ("new.html",),  # its page: tests/arena/test_compete_command.py
     ("compete bundle", "out"): ("new.zip",),  # a bundle: tests/arena/test_bundle.py
+    ("compete kit", "out"): ("new.zip",),  # a kit: tests/arena/server/test_kit.py
 }
-OUTPUT_ARGUMENTS = {"compete leaderboard": "{missing}", "compete bundle": "{missing}"}
-OUTPUT_FOLDERS = {"compete run": None, "compete run-bundle": None}  # tests/arena runs them
-OUTPUT_ENDINGS = [("compete bundle", "out", "x.tar", ".zip")]
+OUTPUT_ARGUMENTS = {
+    "compete leaderboard": "{missing}",
+    "compete bundle": "{missing}",
+    "compete kit": "{missing}",
+}
+OUTPUT_FOLDERS = {
+    "compete run": None,
+    "compete audit": None,
+    "compete run-bundle": None,
+}  # tests/arena runs them
+OUTPUT_ENDINGS = [("compete bundle", "out", "x.tar", ".zip"), ("compete kit", "out", "x.tar", ".zip")]
 NOT_FOLLOWED = {
     "certificate": "opens a server to other machines: tests/arena/server does with a certificate of its own",
     "key": "as the certificate",

@@ -161,7 +161,7 @@ def test_a_package_that_cannot_be_imported_is_noted(run_cli, competition):
 def test_without_requirements_nothing_is_built(run_cli, competition):
     done = run_cli("compete", "environment", competition.folder)
     assert done.stdout.endswith("names no requirements: submissions have what Longshot runs with\n")
-    assert environments.equipment(competition) is sandbox.BARE
+    assert environments.equipment(competition) == sandbox.BARE
 
 
 @pytest.mark.long

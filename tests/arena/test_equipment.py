@@ -127,7 +127,7 @@ def test_without_a_wish_there_are_no_devices():
 
 def test_the_worker_chooses_the_graphics_processor(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert sandbox.environment(devices=True)["CUDA_VISIBLE_DEVICES"] == "1"
+    assert sandbox.environment(0, sandbox.Equipment(devices=True))["CUDA_VISIBLE_DEVICES"] == "1"
 
 
 class Answering:

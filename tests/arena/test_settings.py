@@ -317,3 +317,15 @@ def test_a_phase_that_is_open_without_a_date_is_told(tmp_path, dates, words):
         "'2027-06-15 12:00' (UTC)"
     )
     assert notes == ([expected] if words else [])
+
+
+def test_the_competition_of_the_paper(tmp_path):
+    made = create(tmp_path / "cup", preset="cross-domain-metadl", start="2022-06-15")
+    public, feedback, final = made.phases
+    assert (public.public, feedback.public) == (True, False)
+    assert (feedback.limits.seconds, final.limits.seconds) == (5 * 3600, 9 * 3600)
+    assert [len(feedback.test) * feedback.tasks, len(final.test) * final.tasks] == [1000, 6000]
+    assert final.threshold == {"free-style": 0.587, "meta-learning": 0.361}
+    assert (feedback.per_day, feedback.total, final.seeds) == (2, 100, (1, 2, 3))
+    assert len(made.datasets) == 30 and len(made.leagues) == 5
+    assert not {*feedback.train} & {*feedback.test} and not {*final.test} & {*feedback.test}

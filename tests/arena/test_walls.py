@@ -65,10 +65,10 @@ def steps(machine: str) -> list[tuple[int, int, int, int]]:
     return list(struct.iter_unpack("=HBBI", code))
 
 
-def follow(machine: str, number: int, argument: int = 0, kernel: int | None = None) -> int:
+def follow(machine: str, number: int, argument: int = 0, kernel: int | None = None, third: int = 0) -> int:
     """What the kernel answers to a system call: the filter's instructions, carried out."""
     name = kernel or sandbox.MACHINES[machine][1]
-    data = {0: number, 4: name, 16: argument}
+    data = {0: number, 4: name, 16: argument, 32: third}
     program, position, value = steps(machine), 0, 0
     while True:
         code, if_true, if_false, operand = program[position]
@@ -90,9 +90,20 @@ def test_the_filter_answers_as_it_should(machine):
         assert follow(machine, numbers[column]) == missing, name
     clone = sandbox.CLONE[column]
     assert follow(machine, clone) == allow
-    for flag in (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
+    for flag in (
+        0x00001000,
+        0x00020000,
+        0x02000000,
+        0x04000000,
+        0x08000000,
+        0x10000000,
+        0x20000000,
+        0x40000000,
+    ):
         assert follow(machine, clone, flag) == forbidden, hex(flag)
     assert follow(machine, clone, 0x003D0F00) == allow  # a thread's flags
+    option = sandbox.OPTIONS[column]
+    assert [follow(machine, option, third=third) for third in (4, 57, 77)] == [allow, missing, missing]
     assert follow(machine, {"x86_64": 0, "aarch64": 63}[machine], 0x10000000) == allow  # read
     assert follow(machine, 1, kernel=3) == 0x80000000  # another processor's calls end the process
     if machine == "x86_64":

@@ -13,6 +13,8 @@ import pytest
 
 import longshot
 from longshot.base import UserError
+from longshot.data import take_rows
+from longshot.diagnosis.folder_check import _choose_sizes
 
 Run = Callable[..., CompletedProcess[str]]
 QUICK = ("-b", "pixels", "--judge", "pixels", "--tasks", "4", "--draws", "2", "--shot", "2")
@@ -65,9 +67,9 @@ def test_the_page_holds_what_the_screen_says(checked: longshot.diagnosis.FolderC
     for pair in checked.pairs:
         assert pair.first.rpartition("/")[2] in page
     assert "<bdi>" in page and "Failed" in page
-    assert (
-        "Failed" in repr(checked) and max(map(len, repr(checked).partition("Next:")[0].splitlines())) <= 140
-    )
+    screen = repr(checked).partition("Next:")[0]
+    assert "Failed" in screen and max(map(len, screen.splitlines())) <= 80
+    assert "photos per class do not surely reach it" in " ".join(screen.split())
 
 
 def test_the_command_is_a_gate_and_writes_for_build_servers(
@@ -99,8 +101,17 @@ def test_small_and_broken_images_are_told(photos: Path, tmp_path: Path) -> None:
     )
     text = repr(checked)
     assert "1 class with a single image cannot take part" in text
-    assert "unreadable and left out: 1 image" in text
+    assert "unreadable and left out: 1 image ('b/broken.jpg')" in text
     assert {score.name for score in checked.classes} == {"a", "b", "c"}
+
+
+def test_small_classes_leave_a_choice_of_references(photos: Path) -> None:
+    data = longshot.open_dataset(photos)
+    rows = np.concatenate([np.arange(10) + start for start in data.offsets[:-1]])
+    size = _choose_sizes(take_rows(data, rows), None, 5)
+    assert (size.shot, size.query, size.left_out) == (5, 2, ())
+    pairs = _choose_sizes(take_rows(data, np.sort(np.concatenate([rows[::10], rows[1::10]]))), None, 5)
+    assert (pairs.shot, pairs.query) == (1, 1) and "too small to choose" in pairs.left_out[-1]
 
 
 @pytest.mark.parametrize(

@@ -184,3 +184,35 @@ def test_composition_counts_shares(toys: Dataset) -> None:
     owner = next(row for row in rows if row.attribute == "owner")
     assert owner.gap.low is not None and owner.gap.high is not None
     assert owner.gap.low < owner.gap.mean < owner.gap.high
+
+
+def test_what_an_annotation_explains_is_its_symptom_value_against_value(toys: Dataset) -> None:
+    """Three viewpoints: supports are seen from the side, queries from the front; other images come from behind.
+
+    The tilt of a picture follows from its viewpoint. Its weight does not: it is shifted in the first task's supports.
+    """
+    rule = ShiftedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
+    bed = sample(toys, tasks=20, shape=FixedShape(way=5, shot=5, query=5), instances=rule, seed=2)
+    bound = bed.bind(toys.name, toys.keys, toys.fingerprint)
+    viewpoints = [each for each in comparable(image_attributes(toys))[0] if each.attribute == "viewpoint"]
+    assert len(viewpoints) >= 3
+    rng = np.random.default_rng(0)
+    side = next(each.numbers for each in viewpoints if each.value == "side")
+    tilt = 2 * side + rng.normal(size=len(toys))
+    weight = rng.normal(size=len(toys))
+    weight[bound.support.row(0)] += 6
+    columns = [
+        *viewpoints,
+        AttributeColumn("tilt", None, tilt),
+        AttributeColumn("weight", None, weight),
+    ]
+    gaps = find_gaps(columns, bound, toys.labels)
+    conditional = gaps.given("viewpoint")
+    assert (np.abs(gaps.task_z[-2]) > 3).all() and np.abs(conditional.task_z[-2]).mean() < 1.2
+    assert conditional.task_z[-1, 0] > 3
+    np.testing.assert_allclose(np.nan_to_num(conditional.task_z[: len(viewpoints)]), 0, atol=1e-6)
+    for task in range(20):
+        causes = {each.attribute: each for each in findings(gaps, task, bed[task].classes)}
+        assert next(iter(causes)) == "viewpoint" and "tilt" not in causes
+        assert ("weight" in causes) == (task == 0)
+        assert "tilt" in {each.attribute for each in causes["viewpoint"].symptoms}

@@ -110,7 +110,7 @@ def test_every_alteration_changes_a_picture_and_keeps_its_size() -> None:
 
 def orthogonal(length: Floats) -> Signatures:
     size = len(FORMS)
-    return Signatures(np.eye(size), np.eye(size), length, {})
+    return Signatures(np.eye(size), np.eye(size), length, {}, np.eye(size), 0.0)
 
 
 def test_projection_is_the_nearest_point_of_a_path() -> None:

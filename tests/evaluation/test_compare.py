@@ -145,6 +145,9 @@ class TestGate:
             "undecided_policy": "fail",
             "outcome": "failed",
             "failed": True,
+            "fail_if_class_worse": None,
+            "class_failures": [],
+            "class_undecided": [],
         }
         assert line["a"] == {"backbone": "net", "method": "a", "seed": 0, "mean": 0.75}
         assert line["b"] == {"backbone": "net", "method": "b", "seed": 2, "mean": 0.375}

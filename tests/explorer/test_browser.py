@@ -38,9 +38,14 @@ def pages(client: Client, photos: Path) -> dict[str, str]:
         "dataset": data,
         "board": f"{easy}/board",
         "testbed": easy,
-        "supports": f"{easy}/task/3/supports",
-        "answers": f"{easy}/task/3/answers",
         "classes": f"{easy}/classes",
+        "grid": f"{run}/tasks?view=grid",
+        "classes of a run": f"{run}/classes",
+        "class of a run": f"{run}/class?bed=easy&class=round/gold",
+        "map": f"{data}/map",
+        "suspects": f"{data}/suspects",
+        "review": f"{data}/review",
+        "datasets": "/?kind=dataset",
         "tasks of a class": f"{easy}/tasks?class=round/gold",
         "plot": f"{run}/plot",
         "pairs": f"/compare?run={run.rsplit('/', 1)[-1]}",
@@ -64,7 +69,7 @@ def reader(browser: Any, client: Client) -> Iterator[Reader]:
     window.context.close()
 
 
-SHORT = ("home", "run", "tasks", "task", "answers", "compare")
+SHORT = ("home", "run", "tasks", "task", "plot", "class of a run", "map", "compare")
 
 
 @pytest.mark.parametrize("screen", [pytest.param("desktop", marks=pytest.mark.long), "phone"])
@@ -103,7 +108,7 @@ def test_a_filter_round_trips_through_the_address(reader: Reader, pages: dict[st
 
 def test_arrow_keys_walk_through_the_list(reader: Reader, pages: dict[str, str]) -> None:
     reader.open(pages["tasks"])
-    links = reader.page.locator("table.tasks tbody a")
+    links = reader.page.locator("table.tasks tbody td:first-child a")
     order = [links.nth(number).inner_text() for number in range(3)]
     links.nth(0).click()
     reader.arrive(f"/task/{order[0]}?")
@@ -128,10 +133,16 @@ def test_pictures_are_there_and_open_large(reader: Reader, pages: dict[str, str]
             return [image.naturalWidth, tile.offsetWidth];
         }"""
     )
-    assert painted == [12 * 96, 52]
+    assert painted == [12 * 96, 96]
     reader.page.locator(".query .tile").first.click()
     reader.page.wait_for_load_state("networkidle")
-    assert reader.page.evaluate("document.querySelector('figure.large img').naturalWidth") > 30
+    image = reader.page.locator("dialog figure.large img")
+    width = image.evaluate("async (image) => { await image.decode(); return image.naturalWidth; }")
+    assert width > 30
+    assert reader.page.locator("dialog .shots .tile").count() == 3  # its nearest supports
+    assert reader.violations() == []
+    reader.page.keyboard.press("Escape")
+    assert reader.page.locator("dialog").count() == 0 and "/task/3" in reader.page.url
 
 
 def test_two_lists_on_a_page_keep_each_others_state(reader: Reader, pages: dict[str, str]) -> None:
@@ -164,7 +175,7 @@ def test_pages_are_whole_without_scripts(browser: Any, client: Client, pages: di
         page.goto(f"http://127.0.0.1:{client.port}{pages['tasks']}")
         assert page.locator("table.tasks tbody tr").count() == 24
         page.locator("table.tasks tbody a").first.click()
-        assert page.locator(".tile").count() == 4 * (2 + 3)
+        assert page.locator(".grows .tile").count() == 4 * (2 + 3)
     finally:
         context.close()
 

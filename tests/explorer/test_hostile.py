@@ -133,6 +133,12 @@ OUR_TAGS = {
         "br",
         "kbd",
         "pre",
+        "bdi",
+        "wbr",
+        "polyline",
+        "canvas",
+        "noscript",
+        "datalist",
     ),
 }
 
@@ -158,7 +164,7 @@ def pages_of(client: Client) -> list[str]:
     items = [link for link in home if link.startswith(kinds)]
     deeper = [f"{link}/tasks" for link in items if link.startswith(("/run/", "/testbed/"))]
     deeper += [f"{link}/task/0" for link in items if link.startswith("/testbed/")]
-    deeper += [f"{link}/task/0/answers" for link in items if link.startswith("/testbed/")]
+    deeper += [f"{link}/task/0" for link in items if link.startswith("/testbed/")]
     deeper += [f"{link}/classes" for link in items if link.startswith("/testbed/")]
     deeper += [f"{link}/confusion" for link in items if link.startswith("/run/")]
     return ["/", *items, *deeper]

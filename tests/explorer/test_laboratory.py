@@ -90,8 +90,8 @@ def addresses(served: Client, laboratory: Path) -> dict[str, str]:
         "board": f"{bed}/board",
         "histograms": f"{bed}/plots",
         "why": f"{bed}/task/3/why",
-        "supports": f"{bed}/task/3/supports",
-        "answers": f"{bed}/task/3/answers",
+        "classes of a run": f"{run}/classes",
+        "plots": f"{run}/plot",
         "classes": f"{bed}/classes",
         "dataset": data,
         "taxonomy": f"{data}/taxonomy",
@@ -122,11 +122,10 @@ def test_pages_say_what_they_are_about(browser: Any, served: Client, addresses: 
             "release": r"All runs on these testbeds[\s\S]*Difficulty",
             "verification": r"checks agree",
             "board": r"judge[\s\S]*marked and not ranked",
-            "supports": r"this one[\s\S]*uniform",
             "classes": r"Taxonomy[\s\S]*times in a task",
             "facts": r"1 file of other kinds",
             "chosen": r"\d+–\d+ of \d+ images",
-            "answers": r"✗ \w+ \d+\.\d %",
+            "plots": r"Accuracy against difficulty[\s\S]*task by task",
         }.items():
             served.made(addresses[name])
             window.open(addresses[name])

@@ -72,6 +72,7 @@ class TestDifficulty:
             "count": [3, None, 5],
             "word": ["a", "b", "c"],
             "coarsity": [9.0, 9.0, 9.0],
+            "accuracy_judged": [0.1, 0.2, 0.3],  # an outcome, no cause
         }
         own = cell([0.5, 0.6], [0, 2], coarsity=np.array([1.0, 2.0]))
         bed = on(report_of([own]), planted_testbed(columns)).beds[0]

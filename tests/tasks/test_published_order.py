@@ -74,7 +74,7 @@ def test_a_wrong_order_is_exposed_by_the_variance(dataset: Dataset, tmp_path: Pa
         UserError, match="contradicts the classes of 2 of its 4 tasks: task 2 has the coarsity"
     ) as caught:
         read(file, dataset, class_order=sorted(ORDER), query=3)
-    assert "give the class_order and the taxonomy that it was made with" in str(caught.value)
+    assert "give the class_order and the taxonomy or distances that it was made with" in str(caught.value)
 
 
 def test_a_wrong_order_is_exposed_by_class_sizes(make_dataset: Any, tmp_path: Path) -> None:

@@ -80,8 +80,13 @@ def test_drop_small_leaves_classes_out(make_dataset) -> None:
 
 
 def test_fewer_classes_than_ways(make_dataset) -> None:
-    with pytest.raises(UserError, match=r"There are 4 classes in 'small' .* but a task needs 5; lower way"):
+    with pytest.raises(UserError, match=r"There are 4 classes in 'small', but a task needs 5; lower way"):
         sample(make_dataset([20] * 4))
+
+
+def test_too_many_ways_are_said_before_small_classes(make_dataset) -> None:
+    with pytest.raises(UserError, match=r"There are 6 classes in 'small', but a task needs 100; lower way"):
+        sample(make_dataset([4] * 6), way=100)
 
 
 def test_fewer_classes_than_ways_after_dropping(make_dataset) -> None:

@@ -215,7 +215,7 @@ def tune(
     trials : int, at least 1, optional
         Trials in all. Default: 20, or as many as --minutes allow.
     minutes : float, above 0, optional
-        Start no trial after so long.
+        Start no new trial after so many minutes.
     sampler : {"tpe", "random"}
         How trials are proposed; tpe learns from earlier trials.
     at_once : int, at least 1

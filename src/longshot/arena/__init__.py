@@ -2,7 +2,7 @@
 
 Organisers: ``create``, ``build_environment``, ``work``, ``status``, ``history``, ``rerun``, ``leaderboard``,
 ``write_leaderboard``, ``enter_final``, ``blank_fact_sheet``, ``export_bundle``, ``dry_run``, ``invite``, ``uploads``,
-``delete_upload``. Participants:
+``delete_upload``, ``write_kit``, ``audit_entry``. Participants:
 ``write_baseline``, ``make_submission``, ``check_submission``, ``try_submission``, ``submit``, ``fact_sheet_of``,
 ``hand_in_fact_sheet``; on a server ``connect``, whose answer submits, looks and works.
 Bundles: ``check_bundle``, ``run_bundle``. All but the checks take the competition's folder first. They are the
@@ -33,6 +33,7 @@ PLUGIN = Plugin(
         "competition.status": "compete status",
         "competition.export_bundle": "compete bundle",
         "competition.check_bundle": "compete validate",
+        "competition.write_kit": "compete kit",
     },
 )
 

@@ -3,6 +3,8 @@
 from .bundle_check import check_bundle as check_bundle  # Check any Codabench bundle against the rules of its unpacker
 from .bundle_run import run_bundle as run_bundle  # Ingest and score a submission with a bundle's own programs
 from .environments import build_environment as build_environment  # Build the packages that a competition asks for
+from .entry_audit import audit_entry as audit_entry  # Run an entry again without what it brought
+from .kit import write_kit as write_kit  # Write the starting kit of a competition as a zip
 from .local_competition import blank_fact_sheet as blank_fact_sheet  # Write an empty fact sheet, to be filled in
 from .local_competition import enter_final as enter_final  # Enter the last valid submission of all that qualified
 from .local_competition import export_bundle as export_bundle  # Write a competition as a Codabench bundle

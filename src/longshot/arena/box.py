@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from longshot.arena import sandbox
+from longshot.arena import resident, sandbox
 from longshot.arena.inside import spawn, wire
 from longshot.arena.inside.rooms import RoomLimits
 from longshot.arena.inside.spawn import Meter
@@ -100,8 +100,14 @@ class Box:
             start = self._lay_out(data)
             environment = {**os.environ, "PYTHONPATH": str(sandbox.PACKAGE.parent)}
         else:
-            binds = {"/box/program/inside": sandbox.PROGRAM, "/box/submission": self.submission.resolve()}
-            binds["/box/program/longshot"] = sandbox.PACKAGE  # submissions may use its networks and methods
+            package = resident.resident_folder(
+                sandbox.PACKAGE
+            )  # submissions may use its networks and methods
+            binds = {
+                "/box/program/inside": package.copy_of(sandbox.PROGRAM),
+                "/box/program/longshot": package.copy_of(sandbox.PACKAGE),
+                "/box/submission": self.submission.resolve(),
+            }
             binds |= {f"/box/data/{name}": file.resolve() for name, file in data.items()}
             inner = ["env", "--chdir=/box/program", *arguments]
             arguments = sandbox.command(
@@ -277,7 +283,7 @@ class Box:
         """End the box when its processes together exceed memory or processor time, or the clock runs out."""
         meter = Meter(self._process.pid)
         while not self._done.wait(WATCH) and self._process.poll() is None:
-            memory, cpu = meter.look(self.limits.memory)
+            memory, cpu = meter.look(self.limits.memory, resident.devices)
             if memory > self.limits.memory:
                 self._reason = f"it used more than its {self.limits.memory / 2**20:,.0f} MB of memory"
             elif 0 < self.limits.cpu_seconds < cpu:

@@ -19,27 +19,12 @@ from longshot.arena.compete_server import (
     token_option,
     whole_number,
 )
-from longshot.base import PATH, json_option, print_table
+from longshot.base import PATH, json_option, print_table, verb_options
 
 
 @command.command("init")
 @folder_argument
-@click.option("--title", default="Toybox", show_default=True, help="Title of the competition.")
-@click.option(
-    "--tasks", type=click.IntRange(min=1), default=20, show_default=True, help="Tasks per test dataset."
-)
-@click.option("--minutes", type=float, default=30, show_default=True, help="Time a submission has.")
-@click.option(
-    "--image-size", type=click.IntRange(8, 512), default=128, show_default=True, help="Pixels of a side."
-)
-@click.option("--start", metavar="DATE", help="When it begins, in UTC.  [default: today at 00:00]")
-@click.option(
-    "--days",
-    type=click.IntRange(min=1),
-    default=30,
-    show_default=True,
-    help="Days of the feedback phase; the final follows and has 7.",
-)
+@verb_options("arena.create")
 def init_command(folder: Path, **settings: Any) -> None:
     """Make a working competition on the embedded default: the ten families of toybox are its domains.
 
@@ -47,6 +32,7 @@ def init_command(folder: Path, **settings: Any) -> None:
     Example:
       longshot compete init my-competition
       longshot compete init my-competition --start "2027-06-15 12:00" --days 60
+      longshot compete init my-competition --preset cross-domain-metadl
     """
     from longshot.arena import create
 

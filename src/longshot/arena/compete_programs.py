@@ -11,7 +11,17 @@ from typing import Any
 
 import click
 
-from longshot.base import FILE, PATH, UserError, count, force_option, is_stream, json_option, print_table
+from longshot.base import (
+    FILE,
+    PATH,
+    UserError,
+    count,
+    force_option,
+    is_stream,
+    json_option,
+    print_table,
+    verb_options,
+)
 
 folder_argument = click.argument("folder", type=PATH)
 
@@ -72,7 +82,7 @@ def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> N
 def leaderboard_command(
     folder: Path, phase: str | None, league: str | None, page: Path | None, force: bool, as_json: bool
 ) -> None:
-    """Show who is where: the last valid submission of every team, ties to the earlier one.
+    """Show the leaderboard: the last valid submission of every team; of equal ones the earlier leads.
 
     \b
     Example:
@@ -195,15 +205,8 @@ def read_settings(texts: tuple[str, ...]) -> dict[str, Any]:
 @command.command("run")
 @folder_argument
 @click.argument("submission", type=PATH)
-@click.option("--phase", help="Phase whose data to use.  [default: the first]")
-@click.option("--seed", type=int, help="Seed of the run.  [default: the phase's first]")
-@click.option("-o", "--out", type=PATH, required=True, help="Folder for log and scores.")
-@click.option(
-    "--unsafe", is_flag=True, help="Run without the sandbox: for your own code only, never official."
-)
-def run_command(
-    folder: Path, submission: Path, phase: str | None, seed: int | None, out: Path, unsafe: bool
-) -> None:
+@verb_options("arena.try_submission", {"out": {"flags": ["-o", "--out"]}})
+def run_command(folder: Path, submission: Path, out: Path, **settings: Any) -> None:
     """Try a submission without entering it: the same program, the same scores, no leaderboard.
 
     \b
@@ -214,7 +217,7 @@ def run_command(
     from longshot.arena.inside.blind_tasks import telling_half
     from longshot.statistics import plus_minus
 
-    scores = try_submission(folder, submission, out, phase=phase, seed=seed, unsafe=unsafe)
+    scores = try_submission(folder, submission, out, **settings)
     overall = scores["overall"]
     half = telling_half(overall, "normalized_accuracy")
     shown = plus_minus(overall["normalized_accuracy"], half, "plain", 4)
@@ -245,15 +248,8 @@ def check_command(archive: Path, league: str) -> None:
 
 @command.command("bundle")
 @folder_argument
-@click.option("-o", "--out", type=FILE, required=True, help="Zip to write.")
-@force_option
-@click.option(
-    "--docker-image", help="Image that runs the programs; it needs Python, NumPy, torch and Pillow."
-)
-@click.option("--league", help="Write this league alone; only so its programs keep to the league's rule.")
-def bundle_command(
-    folder: Path, out: Path, force: bool, docker_image: str | None, league: str | None
-) -> None:
+@verb_options("arena.export_bundle", {"out": {"flags": ["-o", "--out"]}})
+def bundle_command(folder: Path, out: Path, **settings: Any) -> None:
     """Write the competition as a Codabench bundle (version 2).
 
     \b
@@ -263,10 +259,55 @@ def bundle_command(
     """
     from longshot.arena import export_bundle
 
-    image = {"docker_image": docker_image} if docker_image else {}
-    path = export_bundle(folder, out, league=league, force=force, **image)
+    path = export_bundle(folder, out, **settings)
     size = "" if is_stream(path) else f": {path.stat().st_size / 2**20:,.1f} MB"
     click.echo(f"{path}{size}; 'longshot compete validate {path}' checks it")
+
+
+@command.command("kit")
+@folder_argument
+@verb_options("arena.write_kit", {"out": {"flags": ["-o", "--out"]}})
+def kit_command(folder: Path, out: Path, force: bool) -> None:
+    """Write the starting kit: public data, settings, baselines, a notebook. A server hands it out by itself.
+
+    \b
+    Example:
+      longshot compete kit my-competition -o kit.zip
+    """
+    from longshot.arena import write_kit
+
+    path = write_kit(folder, out, force=force)
+    click.echo(f"{path}: {path.stat().st_size / 2**20:,.1f} MB; unpacked, its README.md says how to begin")
+
+
+@command.command("audit")
+@folder_argument
+@click.argument("submission")
+@verb_options("arena.audit_entry", {"out": {"flags": ["-o", "--out"]}})
+@json_option
+def audit_command(folder: Path, submission: str, out: Path, as_json: bool, **settings: Any) -> None:
+    """Run an entry again with noise in place of what it brought, and with its weights shuffled: what does it lose?
+
+    \b
+    Example:
+      longshot compete audit my-competition 3 -o audited
+    """
+    from longshot.arena import audit_entry
+
+    audit = audit_entry(folder, submission, out, **settings)
+    rows = [
+        {
+            "run": run.variant,
+            "score": score_text(run.score),
+            "loses": ""
+            if run.loss is None or run.variant == "original"
+            else f"{run.loss:.4f} ± {run.half or 0:.4f}",
+            "reason": run.reason[:80],
+        }
+        for run in audit.runs
+    ]
+    notes = [f"replaced: {', '.join(audit.replaced[:10])}"] if audit.replaced else []
+    print_table(rows, as_json=as_json, footer="\n".join([*notes, audit.verdict]))
 
 
 @command.command("validate")

@@ -218,7 +218,7 @@ def log_command(number: int, server: str, token: str | None, follow: bool) -> No
 @_required_server
 @token_option
 def cancel_command(number: int, server: str, token: str | None) -> None:
-    """End one of your submissions that waits or runs; one that had not begun costs no quota.
+    """Cancel a submission of yours that waits or runs; one that has not begun costs no quota.
 
     \b
     Example:
@@ -268,7 +268,7 @@ def quota_command(server: str, token: str | None, as_json: bool) -> None:
 def board_command(
     server: str, token: str | None, phase: str | None, league: str | None, by: str | None, as_json: bool
 ) -> None:
-    """Show who is where on a server.
+    """Show the leaderboard of a server.
 
     \b
     Example:
@@ -305,8 +305,9 @@ def board_command(
     show_default=True,
     help="Baseline that plays a team; repeatable.",
 )
+@click.option("--stand-in", is_flag=True, help="Let toybox stand in for datasets that are not here yet.")
 @json_option
-def dry_run_command(folder: Path, baselines: tuple[str, ...], as_json: bool) -> None:
+def dry_run_command(folder: Path, baselines: tuple[str, ...], stand_in: bool, as_json: bool) -> None:
     """Run the whole competition with baselines, in a folder of its own, before anybody else comes.
 
     \b
@@ -315,7 +316,9 @@ def dry_run_command(folder: Path, baselines: tuple[str, ...], as_json: bool) -> 
     """
     from longshot.arena import dry_run
 
-    entries = dry_run(folder, baselines=baselines, tell=lambda line: click.echo(line, err=True))
+    entries = dry_run(
+        folder, baselines=baselines, stand_in=stand_in, tell=lambda line: click.echo(line, err=True)
+    )
     rows = [
         {**entry._asdict(), "score": score_text(entry.score), "rank": entry.rank or "–"} for entry in entries
     ]

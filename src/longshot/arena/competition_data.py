@@ -162,13 +162,13 @@ class CompetitionData:
                 self._tasks.clear()  # nobody asks for another submission's again
             version = [f"version {phase.version}"] if phase.version > 1 else []
             key = hash_text(
-                self.secret(), phase.name, str(seed), *([str(submission)] if own else []), *version
+                self.secret(phase), phase.name, str(seed), *([str(submission)] if own else []), *version
             )
             shape = AnyShape(**self.competition.shape.model_dump())
             tasks: list[HiddenTask] = []
             for name in phase.test:
                 dataset, task_seed = self.dataset(name), int(hash_text(key, "tasks", name), 16)
-                limits = self._pools(name, dataset)
+                limits = self._pools(name, dataset, self.secret(phase))
                 testbed = sample(
                     dataset,
                     tasks=phase.tasks,
@@ -183,7 +183,7 @@ class CompetitionData:
             self._tasks[draw] = [tasks[i] for i in order]
         return self._tasks[draw]
 
-    def _pools(self, name: str, dataset: Dataset) -> PoolLimits:
+    def _pools(self, name: str, dataset: Dataset, secret: str) -> PoolLimits:
         """Say how the images of a dataset are split; raise UserError where a class has too few for both parts."""
         if self.competition.pools != DISJOINT:
             return PoolLimits()
@@ -200,11 +200,19 @@ class CompetitionData:
                 f"classes have enough",
                 f"lower {lower} in the competition's shape, leave small classes out, or set 'pools: shared'",
             )
-        return PoolLimits(disjoint=True, cut_seed=int(hash_text(self.secret(), "pools", name), 16))
+        return PoolLimits(disjoint=True, cut_seed=int(hash_text(secret, "pools", name), 16))
 
-    def secret(self) -> str:
-        """Return the random text made once and held by the organiser; test tasks follow from it."""
-        return read_secret(self.competition)
+    def secret(self, phase: Phase) -> str:
+        """Return the random text from which a phase's test tasks follow: made once, and held by the organiser.
+
+        That of public phases is another one, which a kit hands out: so they have the same tasks at home.
+        """
+        shared = self.competition.folder / PUBLIC_SECRET
+        if not phase.public:
+            return read_secret(self.competition)
+        if shared.is_file():
+            return shared.read_text(encoding="ascii").strip()
+        return hash_text(read_secret(self.competition), "public")
 
     def private(self) -> list[Path]:
         """List what no submission may see, wherever it lies: the competition, its datasets as they came, the cache."""
@@ -253,6 +261,7 @@ def _hidden(name: str, dataset: Dataset, testbed: Testbed, key: str) -> Sequence
     return tasks
 
 
+PUBLIC_SECRET = "public-secret"  # file of a kit
 NAME = re.compile("[0-9a-f]{64}")
 _ARRAYS = ("support", "support_label", "query", "query_label")
 
@@ -350,6 +359,20 @@ class BlobStore:
         training = [self._keep(name, path) for name, path in data.training_files(phase).items()]
         files = {name: Path(str(data.pixels(name).filename)) for name in phase.test}  # type: ignore[attr-defined]
         return training, [self._keep(name, path) for name, path in files.items()]
+
+    def keep_folder(self, folder: Path | None) -> list[Blob]:
+        """Return all files of a folder as blobs, but for hidden ones."""
+        if folder is None:
+            return []
+        with self._lock:
+            files = {
+                path.relative_to(folder).as_posix(): path
+                for path in sorted(folder.rglob("*"))
+                if path.is_file()
+            }
+            return [
+                self._keep(name, path) for name, path in files.items() if not Path(name).name.startswith(".")
+            ]
 
     def _keep(self, name: str, path: Path) -> Blob:
         """Link a file under its hash, which is computed once per state of the file; return it as a blob."""

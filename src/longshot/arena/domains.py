@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 Domains: TypeAlias = Literal["within", "cross", "independent"]
-_SETS = (
+META_ALBUM_SETS = (
     "BRD PLK FLW PLT_VIL BCT RESISC CRS TEX SPT MD_MIX",
     "DOG INS_2 PLT_NET MED_LF PNU RSICB APL TEX_DTD ACT_40 MD_5_BIS",
     "AWA INS FNG PLT_DOC PRT RSD BTS TEX_ALOT ACT_410 MD_6",
@@ -21,7 +21,9 @@ _NAMES = (
     *("large animals", "small animals", "plants", "plant diseases", "microscopy"),
     *("remote sensing", "vehicles", "manufacturing", "human actions", "characters"),
 )
-META_ALBUM = {name: domain for ids in _SETS for name, domain in zip(ids.split(), _NAMES, strict=True)}
+META_ALBUM = {
+    name: domain for ids in META_ALBUM_SETS for name, domain in zip(ids.split(), _NAMES, strict=True)
+}
 
 
 class PhaseDomains(NamedTuple):

@@ -199,10 +199,11 @@ def check_open(phase: Phase, moment: dt.datetime | None = None) -> None:
     """Raise UserError outside a phase's dates, and where it takes no submissions at all."""
     if not phase.submissions:
         raise UserError(f"Phase '{phase.name}' takes no submissions: its data are there to practise on.")
-    state = times(phase, moment or dt.datetime.now(dt.UTC)).state
+    moment = moment or dt.datetime.now(dt.UTC)
+    state = times(phase, moment).state
     if state == "coming":
         raise UserError(f"Phase '{phase.name}' begins on {phase.start}; submit from then on.")
-    if state == "over":
+    if state == "over" and times(phase, moment - dt.timedelta(days=phase.late_days)).state == "over":
         raise UserError(
             f"Phase '{phase.name}' ended on {phase.end}; nothing can be submitted to it any more."
         )

@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from longshot.arena.sandbox import BARE, Equipment
+from longshot.arena.sandbox import Equipment
 from longshot.arena.settings import Competition, load, template
 from longshot.base import (
     LooseRecord,
@@ -115,9 +115,30 @@ def equipment(competition: Competition) -> Equipment:
             f"The packages of {competition.folder / competition.requirements} have not been built for this Python",
             f"build them with {{competition.build_environment({competition.folder})}}",
         )
-    if built is None and not competition.devices:
-        return BARE
-    return Equipment(None if built is None else built.path, competition.devices)
+    names = tuple(match.group() for line in _lines(text or "") if (match := _NAME.match(line)))
+    return Equipment(
+        None if built is None else built.path, competition.devices, names, lent_weights(competition)
+    )
+
+
+def lent_weights(competition: Competition) -> Path | None:
+    """Return the folder of weights that the organiser lends to submissions; None where there is none."""
+    folder = competition.folder / competition.weights
+    if not competition.weights:
+        return None
+    if not folder.is_dir():
+        raise UserError(
+            f"competition.yaml names the weights {folder}, which is no folder",
+            "fill it with safetensors, ONNX, timm or Hugging Face files, or leave out the setting 'weights'",
+        )
+    return folder
+
+
+def list_weights(competition: Competition) -> list[tuple[str, int]]:
+    """List the name and the bytes of every file that the organiser lends."""
+    folder = lent_weights(competition)
+    files = [] if folder is None else sorted(path for path in folder.rglob("[!.]*") if path.is_file())
+    return [(path.relative_to(folder or path).as_posix(), path.stat().st_size) for path in files]
 
 
 def _text(competition: Competition) -> str | None:

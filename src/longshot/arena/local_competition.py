@@ -222,11 +222,25 @@ def export_bundle(
     league: str | None = None,
     force: bool = False,
 ) -> Path:
-    """Write the competition in ``folder`` as a Codabench bundle (version 2), the zip ``out``; gives ``out``.
+    """Write a competition as a Codabench bundle (version 2).
 
-    ``docker_image`` runs the bundle's programs; it needs Python, NumPy, torch and Pillow. ``league`` writes that league
-    alone: programs are not told which league a team chose, so the meta-learning league's rule needs its own bundle.
-    ``force`` replaces what is there, even if it is no bundle that Longshot wrote.
+    Parameters
+    ----------
+    folder : str or Path
+        The competition's folder.
+    out : file
+        Zip to write.
+    docker_image : str
+        Image that runs the programs; it needs Python, NumPy, torch and Pillow.
+    league : str, optional
+        Write this league alone; only so its programs keep to the league's rule. They are not told which a team chose.
+    force : bool
+        Replace what is there, even if it is no bundle that Longshot wrote.
+
+    Returns
+    -------
+    Path
+        ``out``.
     """
     claim_output(out, BUNDLE, force=force)
     return write_bundle(load(folder), Path(out), docker_image=docker_image, league=league)
@@ -314,12 +328,12 @@ def try_submission(
         The competition's folder.
     submission : str or Path
         A folder or a zip with a model.py.
-    out : str or Path
+    out : folder
         A new folder for log.txt, answers.jsonl, scores.json, task_scores.json and detailed_results.html.
     phase : str, optional
-        Phase whose data are used; the first unless named.
+        Phase whose data to use. Default: the first.
     seed : int, optional
-        Seed of the run; the phase's first unless given.
+        Seed of the run. Default: the phase's first.
     unsafe : bool
         Run without the sandbox: for your own code only, never official.
 

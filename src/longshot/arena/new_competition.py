@@ -13,10 +13,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import yaml
 
+from longshot.arena.domains import META_ALBUM_SETS
 from longshot.arena.settings import FILE, Competition, load, parse_time, template
 from longshot.base import UserError, claim_folder, nearest_name, write_text
 
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 TRAIN = ("animals", "buildings", "crockery", "fish", "flowers")
 FEEDBACK = ("fruits", "furniture")
 FINAL = ("insects", "tools", "vehicles")
-DAYS, FINAL_DAYS = 30, 7  # that the phases last
+DAYS = 30  # that the phases last
+FINAL_DAYS = 7
 BASELINE_FILES = Path(__file__).with_name("baselines")
+PUBLISHED = "cross-domain-metadl"
 NONE = "none"  # weights that stand for random ones
 TRAINABLE = ("efficientnet", "checkpoint", "torch_file")  # families whose networks a box can open and train
 BASELINES: dict[str, str] = {
@@ -55,6 +58,7 @@ def create(
     image_size: int = 128,
     start: str | None = None,
     days: int = DAYS,
+    preset: Literal["toybox", "cross-domain-metadl"] = "toybox",
 ) -> Competition:
     """Make a working competition on the embedded default: the ten families of toybox are its domains.
 
@@ -64,16 +68,19 @@ def create(
         A new or empty folder; competition.yaml is written into it.
     title : str
         Title of the competition.
-    tasks : int
+    tasks : int, at least 1
         Tasks per test dataset.
     minutes : float
         Time that a run of a submission has.
-    image_size : int
+    image_size : int, 8 to 512
         Pixels of a side.
-    start : str, optional
-        When the competition begins, as ``2027-06-15`` or ``2027-06-15 12:00``, in UTC; today at 00:00 unless given.
-    days : int
-        Days that the feedback phase lasts; the final begins as it ends, and lasts 7.
+    start : DATE, str, optional
+        When it begins, in UTC. As ``2027-06-15`` or ``2027-06-15 12:00``. Default: today at 00:00.
+    days : int, at least 1
+        Days of the feedback phase; the final follows and has 7.
+    preset : {"toybox", "cross-domain-metadl"}
+        Which competition. That of the Cross-Domain MetaDL paper has its own phases, limits, leagues, thresholds and
+        data; of the settings above only ``start`` is for it.
 
     Returns
     -------
@@ -95,6 +102,9 @@ def create(
         ) from error
     claim_folder(folder, "competition", name="folder")
     folder.mkdir(parents=True, exist_ok=True)
+    if preset == PUBLISHED:
+        write_text(folder / FILE, _published(opening))
+        return load(folder)
     names = (*TRAIN, *FEEDBACK, *FINAL)
     text = template(FILE).format(
         title=title,
@@ -113,6 +123,19 @@ def create(
     )
     write_text(folder / FILE, text)
     return load(folder)
+
+
+def _published(opening: dt.datetime) -> str:
+    """Write the competition of the paper: 15 days in public, 62 of feedback, 30 of the final."""
+    sets = [names.split() for names in META_ALBUM_SETS]
+    datasets = {name: f"{PUBLISHED}#{name}" for name in sets[0]}
+    datasets |= {name: f"meta-album/{name}" for name in (*sets[1], *sets[2])}
+    starts = [_written(opening + dt.timedelta(days=days)) for days in (0, 15, 77, 107)]
+    lists = [", ".join(names) for names in (*sets, sets[0][:7], sets[0][7:])]
+    values = dict(zip(("opening", "feedback", "closing", "end"), starts, strict=True))
+    values |= dict(zip(("first", "second", "third", "public_train", "public_test"), lists, strict=True))
+    lines = "\n".join(f"  {name}: {spec}" for name, spec in datasets.items())
+    return template(f"{PUBLISHED}.yaml").format(**values, datasets=lines, memory=8 << 30)
 
 
 def _written(moment: dt.datetime) -> str:
@@ -210,6 +233,7 @@ def dry_run(
     folder: str | Path,
     *,
     baselines: Sequence[str] = ("random",),
+    stand_in: bool = False,
     tell: Callable[[str], None] = lambda text: None,
 ) -> list[DryRunEntry]:
     """Run the whole competition with baselines: every phase that takes submissions, then the final, then the board.
@@ -223,6 +247,8 @@ def dry_run(
         The competition's folder.
     baselines : sequence of str
         Baselines that play the teams, as ``longshot compete baseline`` lists them.
+    stand_in : bool
+        Let parts of toybox stand in for the datasets, with 2 tasks each: for a competition whose data are not here yet.
     tell : callable
         Hears one line about the end of every run.
 
@@ -243,6 +269,8 @@ def dry_run(
         settings = yaml.safe_load((original.folder / FILE).read_text(encoding="utf-8"))
         settings.pop("database", None)
         settings["datasets"] = {key: _absolute(str(spec)) for key, spec in settings["datasets"].items()}
+        if stand_in:
+            _stand_in(settings, original, tell)
         for phase in settings["phases"].values():
             for key in ("start", "end", "threshold"):
                 phase.pop(key, None)
@@ -254,6 +282,31 @@ def dry_run(
         (rehearsal / "secret").touch(mode=0o600)
         (rehearsal / "secret").write_text(secret, encoding="ascii")
         return _play(rehearsal, list(dict.fromkeys(baselines)), Path(name), tell)
+
+
+def _stand_in(settings: dict[str, Any], competition: Competition, tell: Callable[[str], None]) -> None:
+    """Put parts of toybox in the place of a competition's datasets, and say what differs."""
+    from longshot.data import open_dataset
+
+    parts = list(dict.fromkeys("/".join(name.split("/")[:2]) for name in open_dataset("toybox").class_ids))
+    if len(parts) < len(competition.datasets):
+        raise UserError(
+            f"The competition has {len(competition.datasets)} datasets, and toybox has {len(parts)} parts to stand in."
+        )
+    settings["datasets"] = {
+        name: f"toybox#{part}" for name, part in zip(competition.datasets, parts, strict=False)
+    }
+    settings["domains"], settings["domain_of"] = None, {}
+    counts = {name: phase.tasks for name, phase in zip(settings["phases"], competition.phases, strict=True)}
+    for phase in settings["phases"].values():
+        phase["tasks"] = 2
+    tasks = ", ".join(f"{count} in {name}" for name, count in counts.items())
+    tell(
+        f"stand-ins: {len(competition.datasets)} parts of toybox with 6 classes of 50 images: tasks have 2 to 6 classes"
+    )
+    tell(
+        f"stand-ins: 2 tasks per dataset (there are {tasks} with the data), no thresholds, domains as they come"
+    )
 
 
 def _play(folder: Path, baselines: list[str], beside: Path, tell: Callable[[str], None]) -> list[DryRunEntry]:

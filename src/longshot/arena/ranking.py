@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import sqlalchemy as sa
 
 from longshot.arena import entry_rules, queue
-from longshot.arena.database_tables import events, now, runs, submissions, teams
+from longshot.arena.database_tables import events, now, runs, stamp, submissions, teams
 from longshot.arena.domains import domain_sentence, phase_domains
 from longshot.arena.inside.blind_tasks import telling, telling_half
 from longshot.arena.queue import run_folder
@@ -37,7 +37,7 @@ from longshot.arena.settings import Competition, Phase, parse_time
 from longshot.arena.store import Store, note, read_secret
 from longshot.arena.submission_check import PRIVATE, FactSheet, dump_sheet, stored_sheet
 from longshot.base import UserError
-from longshot.statistics import plus_minus
+from longshot.statistics import compare_paired, plus_minus
 
 RankBy: TypeAlias = Literal["last", "best", "selected"]
 
@@ -55,6 +55,10 @@ class BoardEntry(NamedTuple):
     team_id: int = 0
     entries: int = 1  # valid submissions of the team
     pending: bool = False  # it is being scored anew: this is the score before
+    # score of the entry above less its own over the same tasks, and half of the 95 % interval of that
+    behind: float | None = None
+    behind_half: float | None = None
+    late: bool = False  # it was handed in after the phase had ended
 
 
 def leaderboard(
@@ -98,12 +102,16 @@ def leaderboard(
     )
     made = Counter(row["team"] for row in valid)
     entries, rank = [], 0
+    end = competition.phase(phase).end
+    closing = None if end is None else stamp(parse_time(end, phase))
     for row in ordered:
-        rank += bool(row["ranked"])
+        late = closing is not None and row["made"] >= closing
+        in_rank = bool(row["ranked"]) and not late
+        rank += in_rank
         shown = (row["pseudonym"] or row["name"]) if competition.pseudonyms else row["name"]
         hidden = PRIVATE if shown != row["name"] else ()
         sheet = stored_sheet(row["fact_sheet"]).items()
-        entry = BoardEntry(rank if row["ranked"] else None, shown, row["score"], row["id"], row["made"])
+        entry = BoardEntry(rank if in_rank else None, shown, row["score"], row["id"], row["made"])
         entries.append(
             entry._replace(
                 sheet=tuple((name, text) for name, text in sheet if name.lower() not in hidden),
@@ -111,6 +119,7 @@ def leaderboard(
                 team_id=row["team"],
                 entries=made[row["team"]],
                 pending=row["state"] != "scored",
+                late=late,
             )
         )
     return entries
@@ -247,64 +256,83 @@ def standing_since(competition: Competition, phase: str, moment: dt.datetime | N
     return f"final since {moment:%Y-%m-%d %H:%M} UTC"
 
 
-COLUMNS = ("rank", "team", "method", "normalised accuracy", "95 % interval", "submission", "submitted (UTC)")
+COLUMNS = (
+    *("rank", "team", "method", "normalised accuracy", "95 % interval", "behind the one above", "submission"),
+    "submitted (UTC)",
+)
 METHOD = COLUMNS.index("method")
 SHOWN = 8  # teams drawn in the figures: more colours cannot be told apart
 
 
+def with_differences(competition: Competition, phase: str, entries: list[BoardEntry]) -> list[BoardEntry]:
+    """Give every entry its paired difference to the entry above, where the two answered the same tasks."""
+    compared, above = list[BoardEntry](), None
+    for entry in entries:
+        records = read_records(_run_folders(competition, phase, entry))
+        if above and records and [each.draw for each in above] == [each.draw for each in records]:
+            loss = compare_paired(_by_task(records), _by_task(above)).difference
+            entry = entry._replace(behind=loss.mean, behind_half=telling(loss.half))
+        compared.append(entry)
+        above = records
+    return compared
+
+
+def _by_task(records: Iterable[TaskRecord]) -> list[float]:
+    return [score for record in records for score in record.normalized_accuracy]
+
+
 def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
     """Write the leaderboards of all leagues of a phase, then who is how good on what."""
-    parts, everyone = [], dict[str, Mapping[str, Any]]()
-    records: dict[str, list[TaskRecord] | None] = {}
-    sheets: list[Facts] = []
+    parts = []
     for league in competition.leagues:
-        entries = leaderboard(competition, store, phase, league)
-        if not entries:
-            continue
-        worst = {entry: _worst(competition, phase, entry) for entry in entries}
-        named = {
-            entry: entry.team if len(competition.leagues) == 1 else f"{entry.team} · {league}"
-            for entry in worst
-        }
-        everyone |= {named[entry]: scores for entry, scores in worst.items() if scores is not None}
-        records |= {named[entry]: read_records(_run_folders(competition, phase, entry)) for entry in entries}
-        sheets += [(named[entry], entry.sheet) for entry in entries if entry.sheet]
+        entries = with_differences(competition, phase, leaderboard(competition, store, phase, league))
         rows = [
             [
                 "not ranked" if entry.rank is None else str(entry.rank),
                 entry.team,
                 dict(entry.sheet).get("title", ""),
                 f"{entry.score:.4f}",
-                _half(scores),
+                _half(worst_run(competition, phase, entry.submission)),
+                plus_minus(entry.behind, entry.behind_half, "plain", 4),
                 str(entry.submission),
                 entry.created,
             ]
-            for entry, scores in worst.items()
+            for entry in entries
         ]
         columns = list(COLUMNS)
         if not any(row[METHOD] for row in rows):  # nobody says: the scores are nearer on a small screen
             for cells in (columns, *rows):
                 del cells[METHOD]
-        parts.append(
-            PagePart(
-                f"League {league}",
-                "The last valid submission of every team; of several seeds the worst counts; ties go to the earlier.",
-                columns,
-                rows,
-                texts=len(columns) - 4,
-            )
-        )
-    if competition.domains is not None:
-        parts.append(_domains(competition, competition.phase(phase)))
+        if entries:
+            note = "The last valid submission of every team; of several seeds the worst counts; ties go to the earlier."
+            parts.append(PagePart(f"League {league}", note, columns, rows, texts=len(columns) - 5))
+    parts += figure_parts(competition, store, phase)
+    state = standing(competition, store, phase)
+    facts = [f"phase {phase}", state, *competition.marks, f"written {now()} UTC"]
+    return render(competition.title, " · ".join(facts), parts)
+
+
+def figure_parts(
+    competition: Competition, store: Store, phase: str, *, sheets: bool = True
+) -> list[PagePart]:
+    """Draw figures 1 to 3 of the Cross-Domain MetaDL paper for the entries of a phase; then their fact ``sheets``."""
+    everyone, records = dict[str, Mapping[str, Any]](), dict[str, list[TaskRecord] | None]()
+    facts: list[Facts] = []
+    for league in competition.leagues:
+        for entry in leaderboard(competition, store, phase, league):
+            name = entry.team if len(competition.leagues) == 1 else f"{entry.team} · {league}"
+            if (scores := worst_run(competition, phase, entry.submission)) is not None:
+                everyone[name] = scores
+            records[name] = read_records(_run_folders(competition, phase, entry))
+            facts += [(name, entry.sheet)] if entry.sheet and sheets else []
+    parts = [] if competition.domains is None else [_domains(competition, competition.phase(phase))]
     if everyone:
         parts += _figures(dict(list(everyone.items())[:SHOWN]), len(everyone))
     if difficulty := phase_difficulty(records):
         parts.append(_difficulty(difficulty))
-    if sheets:
-        parts.append(PagePart("Fact sheets", "What the teams say of their methods.", facts=sheets))
-    state = standing(competition, store, phase)
-    facts = [f"phase {phase}", state, *competition.marks, f"written {now()} UTC"]
-    return render(competition.title, " · ".join(facts), parts)
+    if facts:
+        parts.append(PagePart("Fact sheets", "What the teams say of their methods.", facts=facts))
+    return parts
 
 
 def _domains(competition: Competition, phase: Phase) -> PagePart:
@@ -400,9 +428,10 @@ def _half(scores: Mapping[str, Any] | None) -> str:
     return "–" if half is None else f"± {half:.4f}"
 
 
-def _worst(competition: Competition, phase: str, entry: BoardEntry) -> dict[str, Any] | None:
+def worst_run(competition: Competition, phase: str, submission: int) -> dict[str, Any] | None:
     """Read scores.json of the run that counts."""
-    paths = [folder / "scores.json" for folder in _run_folders(competition, phase, entry)]
+    folders = [run_folder(competition, submission, seed) for seed in competition.phase(phase).seeds]
+    paths = [folder / "scores.json" for folder in folders]
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
     return min(runs, key=lambda scores: float(scores["overall"][MAIN]), default=None)
 

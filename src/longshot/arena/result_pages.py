@@ -141,8 +141,8 @@ def run_title(folder: Path) -> str:
     return f"Submission {int(entry)}" if entry.isdecimal() else folder.resolve().name
 
 
-def details_page(title: str, scores: Mapping[str, Any]) -> str:
-    """Write the page of one run: all metrics overall, by dataset, ways and shots, with 95 % intervals over tasks."""
+def details_parts(scores: Mapping[str, Any]) -> list[PagePart]:
+    """Show the results of one run: all metrics overall, by dataset, ways and shots, with 95 % intervals over tasks."""
     names = [metric.replace("normalized", "normalised").replace("_", " ") for metric in METRICS]
     parts = []
     for heading, groups in (
@@ -166,10 +166,15 @@ def details_page(title: str, scores: Mapping[str, Any]) -> str:
             label = heading.removeprefix("By ")
             plots = [curves_figure({"this run": groups}, label, label[-5:])]
         parts.append(PagePart(heading, _NOTES.get(heading, ""), ["", "tasks", *names], rows, plots=plots))
+    return parts
+
+
+def details_page(title: str, scores: Mapping[str, Any]) -> str:
+    """Write the page of one run."""
     took = f"{scores['meta_training_seconds']:,.1f} s of meta-training, {scores['duration']:,.1f} s in all"
     official = [] if scores["official"] else ["unofficial: run without a sandbox"]
     facts = [f"phase {scores['phase']}, seed {scores['seed']}", took, *official, *marks(scores)]
-    return render(title, " · ".join(facts), parts)
+    return render(title, " · ".join(facts), details_parts(scores))
 
 
 def render(title: str, subtitle: str, parts: Sequence[PagePart]) -> str:

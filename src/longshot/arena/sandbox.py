@@ -4,7 +4,7 @@ Inside: no network, its own process ids, a user of its own without any right, re
 tmpfs, no environment. As root the box is set up by root and the command drops to an unprivileged user number that no
 other box has at the time (so that a fork bomb exhausts only its own share); otherwise a user namespace does the same.
 A box that holds rooms (``inside/rooms.py``) keeps the rights to make them, and the rooms drop them.
-What is private to the organiser is covered where it lies below something that is bound (data below /usr, say).
+What it sees of the machine is a copy of the few files that a submission needs, in memory (``resident.py``).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from functools import cache
 from pathlib import Path
 
 from longshot.arena.inside.league import LARGE, WEIGHTS
+from longshot.arena.resident import Resident, resident_folder, resident_system
 from longshot.arena.settings import RunLimits
 from longshot.base import UserError
 
@@ -69,10 +70,13 @@ CALLS = {
     "inotify_init1": (294, 26),
     "fanotify_init": (300, 262),
     "sysinfo": (99, 179),
+    "pidfd_open": (434, 434),  # numbers processes of the whole machine
 }
 PINNED = {"sched_setaffinity": (203, 122)}  # refused as well where a box has cores of its own
 CLONE = (56, 220)
-NAMESPACES = 0x7E020000  # clone's flags that make a new namespace
+NAMESPACES = 0x7E021000  # clone's flags that make a new namespace, or a descriptor of a process
+# options of getsockopt by which the kernel numbers sockets and processes of the whole machine
+OPTIONS, NUMBERED = (55, 209), (57, 77)
 SOCKETS = ((41, 198), (53, 199))  # socket and socketpair, whose first argument is the family
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)  # all others are refused
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, the kernel's name for it
@@ -80,7 +84,12 @@ X32 = 0x40000000  # on x86_64 from here on: the same calls under other numbers
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in the kernel's struct seccomp_data
+_NUMBER, _MACHINE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = (
+    0,
+    4,
+    16,
+    32,
+)  # offsets in the kernel's struct seccomp_data
 
 
 def program(machine: str | None = None, *, pinned: bool = False) -> bytes | None:
@@ -100,6 +109,9 @@ def program(machine: str | None = None, *, pinned: bool = False) -> bytes | None
         refused = (_RETURN, 0, 0, _ERROR | errno.EAFNOSUPPORT)
         steps += [(_EQUAL, 0, len(allowed) + 2, numbers[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
         steps += [*allowed, refused]
+    steps += [(_EQUAL, 0, 5, OPTIONS[column]), (_LOAD, 0, 0, _THIRD_ARGUMENT)]
+    steps += [(_EQUAL, 1, 0, NUMBERED[0]), (_EQUAL, 0, 1, NUMBERED[1]), (_RETURN, 0, 0, missing)]
+    steps += [(_RETURN, 0, 0, _ALLOW)]
     steps += [(_EQUAL, 0, 3, CLONE[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
     steps += [(_ANY_BIT, 0, 1, NAMESPACES), (_RETURN, 0, 0, forbidden), (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
@@ -109,6 +121,7 @@ PROGRAM = Path(__file__).parent / "inside"
 PACKAGE = Path(__file__).parent.parent
 FIRST_USER, USERS = 61184, 4336  # numbers that systemd keeps for services without an account
 ENVIRONMENT = Path("/box/environment")  # where a box sees the competition's own packages
+LEARNED = Path("/box/weights")  # and the weights that the organiser lends
 # below /dev: what computes, no screens
 DEVICES = ("nvidia*", "nvidia-caps/*", "dri/renderD*", "kfd", "accel*", "dxg")
 ROOM_RIGHTS = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_KILL")  # to make rooms, their network, and to end them
@@ -121,15 +134,30 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class Equipment:
-    """What a competition's boxes have beside Python: a folder with packages of its own, graphics processors."""
+    """What a competition's boxes have beside Python: packages of its own, graphics processors, a folder of weights.
+
+    ``packages`` names those that are installed beside Longshot and are not in every box.
+    """
 
     environment: Path | None = None
     devices: bool = False
+    packages: tuple[str, ...] = ()
+    weights: Path | None = None
 
     @property
     def device_files(self) -> list[Path]:
         """List the devices that are passed on, where there are any."""
         return device_files() if self.devices else []
+
+    @property
+    def copies(self) -> dict[Path, tuple[Path, Resident]]:
+        """Map each folder in the box → the folder outside that it shows, and the copies in memory that it has."""
+        system = resident_system(self.packages, bool(self.device_files), self.environment)
+        shown = {Path("/usr"): (Path("/usr"), system), **{path: (path, system) for path in python_paths()}}
+        for inside, folder in ((ENVIRONMENT, self.environment), (LEARNED, self.weights)):
+            if folder is not None:
+                shown[inside] = (folder, resident_folder(folder))
+        return {inside: pair for inside, pair in shown.items() if pair[1].copy_of(pair[0]).is_dir()}
 
 
 BARE = Equipment()  # a box with nothing but Python and what is installed beside it
@@ -193,26 +221,21 @@ def command(
         rights = ("CAP_SETPCAP", *rights) if rights else ()
     for right in rights:
         wall += ["--cap-add", right]
-    wall += ["--ro-bind", "/usr", "/usr"]
+    copies = equipment.copies
+    system = copies[Path("/usr")][1]
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         path = Path("/", name)
         if path.is_symlink():
             wall += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            wall += ["--ro-bind", str(path), str(path)]
-    wall += ["--perms", "0755", "--dir", "/etc"]
-    for name in ("alternatives", "ld.so.cache", "localtime"):  # alternatives: where Debian chooses a BLAS
-        wall += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        elif system.copy_of(path).is_dir():
+            wall += ["--ro-bind", str(system.copy_of(path)), str(path)]
+    wall += ["--perms", "0755", "--dir", "/etc", "--ro-bind", str(system.copy_of(Path("/etc"))), "/etc"]
     wall += _scratch("/tmp", limits)  # first: what is bound may lie below it
-    for path in python_paths():
-        wall += [*_parents(path), "--ro-bind", str(path), str(path)]
     wall += ["--perms", "0755", "--dir", "/box"]
-    bound = {Path("/usr"): Path("/usr"), **{path: path for path in python_paths()}}
-    if equipment.environment is not None:
-        bound[ENVIRONMENT] = equipment.environment
-        wall += ["--ro-bind", str(equipment.environment), str(ENVIRONMENT)]
+    for mount_point, (original, resident) in copies.items():
+        wall += [*_parents(mount_point), "--ro-bind", str(resident.copy_of(original)), str(mount_point)]
     for path in hidden:
-        wall += _cover(path, bound)
+        wall += _cover(path, copies)
     wall += ["--proc", "/proc", "--dev", "/dev"]
     for path in equipment.device_files:
         wall += [*_parents(path)[4:], "--dev-bind", str(path), str(path)]  # /dev itself is there
@@ -224,7 +247,7 @@ def command(
     for inside, outside in (writable or {}).items():
         wall += [*_parents(Path(inside)), "--bind", str(outside), inside]
     wall += ["--remount-ro", "/", "--chdir", "/box"]
-    for name, value in environment(limits.cores, devices=equipment.devices).items():
+    for name, value in environment(limits.cores, equipment).items():
         wall += ["--setenv", name, value]
     for descriptor in filtered:
         wall += ["--seccomp", str(descriptor)]
@@ -296,19 +319,16 @@ def weight_files(environment: Path | None = None) -> tuple[Path, ...]:
     return tuple(path for path in files if path.is_file() and path.stat().st_size >= LARGE)
 
 
-def _cover(path: Path, bound: Mapping[Path, Path]) -> list[str]:
-    """Put nothing to be read in place of a file or folder, wherever in the box it would be seen.
-
-    ``bound``: folder in the box → folder outside; a folder and a link to it are bound both.
-    """
+def _cover(path: Path, copies: Mapping[Path, tuple[Path, Resident]]) -> list[str]:
+    """Put nothing to be read in place of a file or folder, wherever in the box there is a copy of it."""
     real = path.resolve()
     nothing = ["--ro-bind", "/dev/null"]
     if real.is_dir():
         nothing = ["--size", "4096", "--perms", "0000", "--tmpfs"]
     words: list[str] = []
-    for inside, outside in bound.items():
+    for inside, (outside, resident) in copies.items():
         root = outside.resolve()
-        if real != root and real.is_relative_to(root):
+        if real != root and real.is_relative_to(root) and resident.copy_of(real).exists():
             words += [*nothing, str(inside / real.relative_to(root))]
     return words
 
@@ -324,17 +344,20 @@ def _parents(path: Path) -> list[str]:
     return [word for parent in made for word in ("--perms", "0755", "--dir", str(parent))]
 
 
-def environment(cores: int = 0, *, devices: bool = False) -> dict[str, str]:
+def environment(cores: int = 0, equipment: Equipment = BARE) -> dict[str, str]:
     """Return the few variables a submission sees; torch asks for USER and HOME.
 
     How many threads it takes is the organiser's choice, where it was made: as many as the box has ``cores`` of its own,
     else what the worker was started with. So is which of several graphics processors it sees.
     """
     threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    names = (*threads, "CUDA_VISIBLE_DEVICES") if devices else threads
+    names = (*threads, "CUDA_VISIBLE_DEVICES") if equipment.devices else threads
     passed = {name: os.environ[name] for name in names if name in os.environ}
     if cores:
         passed |= dict.fromkeys(threads, str(cores))
+    if equipment.weights is not None:  # where torch, timm and Hugging Face look before they ask the network
+        passed |= {"LONGSHOT_WEIGHTS": str(LEARNED), "TORCH_HOME": str(LEARNED / "torch")}
+        passed |= {"HF_HUB_CACHE": str(LEARNED / "huggingface"), "HF_HUB_OFFLINE": "1"}
     return passed | {
         "PATH": f"{Path(sys.prefix, 'bin')}:/usr/local/bin:/usr/bin:/bin",
         "HOME": "/box/work",

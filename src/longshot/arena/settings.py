@@ -58,6 +58,7 @@ class ServerSettings(Record):
     free_disk: PositiveInt = 1 << 30  # bytes below which uploads and runs pause
     terms: str = ""  # a Markdown file beside competition.yaml that participants accept
     rules: str = ""  # one with the rules
+    webhook: str = ""  # address that hears of announcements and submissions, as a chat room's
     carry_over: bool = False  # True: when the final begins, those who qualified enter it without an organiser
 
 
@@ -140,6 +141,12 @@ class Phase(Record):
     end: _Moment | None = None
     threshold: Mapping[str, float] = {}  # league → score that a feedback entry must exceed
     review_days: int = 0  # after the last run, before results are final
+    late_days: NonNegativeInt = 0  # after its end, in which entries are taken that have no rank
+
+    @property
+    def public(self) -> bool:
+        """Tell whether its data and tasks may be handed out: nothing of it counts."""
+        return self.practice or not self.submissions
 
 
 class Competition(Record):
@@ -165,7 +172,13 @@ class Competition(Record):
     fact_sheet: Literal["optional", "required"] = "optional"  # required: nobody enters the final without
     fact_fields: _Listed[str] = tuple(FACT_FIELDS)  # what a fact sheet must say
     requirements: str = ""  # file in the folder that names packages for submissions, as pip reads it
+    weights: str = (
+        ""  # folder with learned weights that boxes of all leagues but the meta-learning one can read
+    )
     devices: bool = False  # pass graphics processors on to the boxes
+    # pages of the server, title → Markdown file in the folder, as in Overview: overview.md
+    pages: Mapping[str, str] = {}
+    licences: Mapping[str, str] = {}  # dataset → under which licence its images may be handed out
     database: str = ""  # SQLAlchemy URL; empty: a SQLite file in the folder
     server: ServerSettings = ServerSettings()
 
@@ -177,6 +190,13 @@ class Competition(Record):
         raise UserError(
             f"The competition has no phase '{name}'; it has {', '.join(phase.name for phase in self.phases)}."
         )
+
+    def text(self, name: str) -> str:
+        """Read a text beside competition.yaml; empty where there is none."""
+        path = (self.folder / name).resolve()
+        if not name or not path.is_relative_to(self.folder.resolve()) or not path.is_file():
+            return ""
+        return path.read_text(encoding="utf-8", errors="replace")[:200_000]
 
     @property
     def marks(self) -> list[str]:

@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -100,7 +100,10 @@ def run(
     competition = data.competition
     tasks = data.test_tasks(phase, seed, submission_number)
     files, images = data.training_files(phase), {name: data.pixels(name) for name in phase.test}
-    weights = sandbox.weight_files(equipment.environment) if league == META else ()
+    weights: tuple[Path, ...] = ()
+    if league == META:
+        weights = sandbox.weight_files(equipment.environment)
+        equipment = replace(equipment, weights=None)
     start = time.monotonic()
     try:
         with (

@@ -195,6 +195,9 @@ class Bench:
         folder.mkdir(exist_ok=True)
         if settings["requirements"] and self.client.folder is None:
             write_text(folder / settings["settings"]["requirements"], settings["requirements"])
+        for blob in settings["weights"] if self.client.folder is None else ():
+            path = folder / settings["settings"]["weights"] / blob["name"]
+            self.client.fetch(f"/work/blobs/{blob['sha256']}", path, blob["sha256"])
         values = _tuples(settings["settings"])
         self.competition = read_record(Competition, {**values, "folder": folder}, "The server's competition")
         self.equipment = environments.equipment(self.competition)

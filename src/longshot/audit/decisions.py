@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,9 @@ from longshot.base import (
     write_json,
 )
 from longshot.data import VIEW_ENDING, Dataset, ViewFile, image_digests, source_path
-from longshot.models import Suspects
+
+if TYPE_CHECKING:
+    from longshot.models import Suspects
 
 REVIEW_ENDING = ".review.json"
 Verdict: TypeAlias = Literal["keep", "drop"]

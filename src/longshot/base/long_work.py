@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ from typing import Any
 from longshot.base.errors import UserError
 from longshot.base.files import write_json
 
+_RECENT = (
+    30.0  # seconds whose speed says how much time is left: units before them may have been of a faster kind
+)
 _PLAIN_INTERVAL = 10.0  # seconds between lines when the output is a file or a pipe
 
 
@@ -33,11 +37,17 @@ class Progress:
         self.where = ""  # "3 nodes" where work is spread over a cluster
         self.started = time.monotonic()
         self._spoken = self.started
+        self._marks = deque([(self.started, 0)])  # (time, units finished by this run), about one a second
 
     def advance(self, count: int = 1, note: str | None = None) -> None:
         """Record ``count`` more finished units; ``note`` (say, a loss) stands behind the numbers."""
         self.done += count
         self.note = note or ""
+        now = time.monotonic()
+        if now - self._marks[-1][0] >= 1:
+            self._marks.append((now, self.done - self.skipped))
+            while now - self._marks[1][0] >= _RECENT:
+                self._marks.popleft()
         self._show(note)
 
     def skip(self, count: int) -> None:
@@ -73,11 +83,12 @@ class Progress:
         return f"{self.description}: {self.done:,}{of} {self.unit}, {speed} {self.unit}/s{tail}"
 
     def _left(self) -> str:
-        """Return the time that is left at this rate; nothing where that cannot be said."""
-        rate = self.rate()
-        if self.total is None or rate <= 0 or self.done >= self.total:
+        """Return the time that is left at the speed of the last half minute; nothing where that cannot be said."""
+        start, before = self._marks[0]
+        units = self.done - self.skipped - before
+        if self.total is None or units <= 0 or self.done >= self.total:
             return ""
-        seconds = (self.total - self.done) / rate
+        seconds = (self.total - self.done) * max(time.monotonic() - start, 1e-9) / units
         return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:,.0f} min left"
 
 
@@ -87,21 +98,17 @@ class _Bar(Progress):
     def __init__(self, description: str, total: int | None, unit: str) -> None:
         super().__init__(description, total, unit)
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
         self.rich = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[text]}"),
-            TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
         )
         self.task = self.rich.add_task(description, total=total, text="")
-
-    def _left(self) -> str:
-        return ""  # a column of its own
 
     def _show(self, note: str | None) -> None:
         text = self._line(note).split(": ", 1)[1]

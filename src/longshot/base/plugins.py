@@ -33,6 +33,9 @@ class Plugin:
         Command → (target, its line in ``longshot --help``); the target is a click command.
     command_of : dict
         Function of ``longshot`` → the words of its command, where they differ from its name.
+    checks : dict
+        Name of a file that marks a folder → what ``longshot.check`` hands such a folder to: a function of it and the
+        settings of ``check``.
     estimates : dict
         Verb → what says its cost for ``longshot.estimate``: a function of the verb's parameters that returns steps
         and notes.
@@ -54,6 +57,7 @@ class Plugin:
     about: str
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     command_of: Mapping[str, str] = field(default_factory=dict)
+    checks: Mapping[str, str] = field(default_factory=dict)
     estimates: Mapping[str, str] = field(default_factory=dict)
     methods: Mapping[str, str] = field(default_factory=dict)
     image_methods: Mapping[str, str] = field(default_factory=dict)

@@ -35,7 +35,7 @@ def methods_command(context: click.Context, as_json: bool) -> None:
 
     An inductive method looks at one query at a time; a transductive one also at the other queries of its task. The
     network is frozen (the method works on features), adapted to each task, or meta-trained for the method; the last two
-    need the images and the network (--backbone), features alone (--features) do not do.
+    need the images and the network (--backbone); features alone (--features) are not enough.
     """
     if context.invoked_subcommand is not None:
         return

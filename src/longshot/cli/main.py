@@ -55,7 +55,7 @@ _OWN = {
     "compare": ("results_commands:compare_command", "Compare runs task by task; can gate a pipeline."),
     "report": ("results_commands:report_command", "Write a page or a table from the results of a run."),
     "score": ("evaluate_commands:score_command", "Score predictions that any code made on a testbed."),
-    "doctor": ("machine_commands:doctor_command", "Show what is installed, which extras, device, cache."),
+    "doctor": ("machine_commands:doctor_command", "Show what is installed: extras, device, cache."),
     "cache": ("machine_commands:cache_command", "Show and prune what Longshot keeps on disk."),
 }
 

@@ -28,7 +28,7 @@ def taxonomy_command() -> None:
 
     A taxonomy is any graph of parents and children with one root and no cycle. It comes with a dataset
     (nested folders, a parent column) or from a file: a CSV with the columns parent,child[,label], a JSON
-    list of [parent, child] pairs, nested JSON, or WordNet's data.noun.
+    list of [parent, child] pairs, {child: parent} or nested JSON, ImageNet's wordnet.is_a.txt, or WordNet's data.noun.
     """
 
 
@@ -110,7 +110,7 @@ def distances(
 @click.argument("dataset")
 @verb_options("make_taxonomy", {"out": {"required": True}})
 def make(dataset: str, out: Path, **settings: Any) -> None:
-    """Group the classes of DATASET by their looks and write the tree as an edge list.
+    """Group the classes of DATASET by their looks, or by distances, and write the tree as an edge list.
 
     \b
     Example:  longshot taxonomy make toybox --backbone pixels -o looks.csv
@@ -130,7 +130,7 @@ def make(dataset: str, out: Path, **settings: Any) -> None:
 
 @taxonomy_command.command()
 @click.option("--classes", type=FILE, required=True, help="ImageNet ids (n01440764), one a line.")
-@click.option("--file", type=FILE, help="WordNet 3.0's data.noun; hierarchy if not given.")
+@click.option("--file", type=FILE, help="WordNet 3.0's data.noun.  [default: the installed one]")
 @verb_options(
     "measure_distances", {"reduction": {"help": "Keep one shortest path per class."}}, only="reduction"
 )

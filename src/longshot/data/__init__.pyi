@@ -47,6 +47,8 @@ from .dataset import has_wordnet_ids as has_wordnet_ids  # Tell whether every cl
 from .dataset import no_taxonomy as no_taxonomy  # Return the error for classes without a hierarchy
 from .dataset import with_reduction as with_reduction  # Reduce the taxonomy of a dataset
 from .dataset import taxonomy_facts as taxonomy_facts  # Return what a file records of the taxonomy it was made by
+from .dataset import distances_among as distances_among  # Distances from a file between some classes
+from .dataset import with_distances as with_distances  # Put distances from a file between the classes
 from .dataset import with_taxonomy as with_taxonomy  # Put a hierarchy above the classes of a dataset
 from .digests import ContentChanges as ContentChanges  # How images differ from what was recorded of them, by key
 from .identity import Digests as Digests  # [M, 32]
@@ -116,3 +118,7 @@ from .taxonomy.readers import read_wordnet as read_wordnet  # Read all noun syns
 from .taxonomy.picture import class_hierarchy as class_hierarchy  # Open a taxonomy with its classes
 from .taxonomy.picture import measure_distances as measure_distances  # Measure the distances between classes
 from .taxonomy.picture import open_taxonomy as open_taxonomy  # Open the hierarchy of a dataset's classes
+from .trees import Tree as Tree  # All files at a path: a folder, a zip or a tar
+from .trees import is_archive as is_archive  # Tell whether a name is that of an archive which opens like a folder
+from .trees import list_tree as list_tree  # List what lies in a folder, a zip or a tar
+from .stores import decode as decode  # Decode an encoded image into an upright RGB image

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.base import Ints, UserError, count, first, hash_json
+from longshot.base import Floats, Ints, UserError, count, first, hash_file, hash_json
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -122,6 +123,10 @@ class Dataset:
         The split that was put in place of the dataset's own.
     taxonomy_from : str, optional
         The taxonomy that was put in place of the dataset's own.
+    distances : array [C, C], optional
+        Distances between classes from a file, which go before those in the taxonomy; NaN for classes it lacks.
+    distances_from : str, optional
+        The file and its digest.
     skipped : tuple of str
         Keys of unreadable images that were left out on request.
     left_out : tuple of str
@@ -161,6 +166,8 @@ class Dataset:
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     splits_from: str | None = None
     taxonomy_from: str | None = None
+    distances: Floats | None = field(default=None, repr=False)
+    distances_from: str | None = None
     skipped: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     identity: str = "content"
@@ -398,6 +405,32 @@ def with_taxonomy(dataset: Dataset, taxonomy: TaxonomyLike | None) -> Dataset:
     return replace(dataset, taxonomy=tree, taxonomy_from=f"{name} {hash_json(tree.to_json())[:12]}")
 
 
+def with_distances(
+    dataset: Dataset, path: str | os.PathLike[str] | None, order: Sequence[str] | None = None
+) -> Dataset:
+    """Put distances from a CSV or ``.npy`` file between the classes; see ``read_distances``."""
+    if path is None:
+        return dataset
+    from longshot.data.taxonomy.distance_files import read_distances
+
+    matrix = read_distances(path, dataset.class_ids, order)
+    return replace(dataset, distances=matrix, distances_from=f"{Path(path).name} {hash_file(path)[:12]}")
+
+
+def distances_among(dataset: Dataset, classes: Ints) -> Floats:
+    """Return the distances from a file between classes [P], [P, P]; UserError where it lacks some."""
+    assert dataset.distances is not None
+    own: Floats = dataset.distances[np.ix_(classes, classes)]
+    missing = [dataset.class_ids[classes[at]] for at in np.flatnonzero(np.isnan(np.diag(own)))]
+    if missing:
+        raise UserError(
+            f"The distances of {dataset.distances_from} lack {count(missing, 'class', 'classes')} of {len(classes):,} "
+            f"({first(missing)})",
+            "add a row and a column for each",
+        )
+    return own
+
+
 def with_reduction(dataset: Dataset, reduction: str | None) -> Dataset:
     """Reduce the taxonomy of a dataset for all of its classes; without one, return the dataset as it is."""
     if reduction is None or dataset.taxonomy is None:
@@ -415,10 +448,9 @@ def class_labels(dataset: Dataset) -> dict[str, str]:
 
 
 def taxonomy_facts(dataset: Dataset, reduction: str | None) -> dict[str, str]:
-    """Return what a file records of the taxonomy it was made by; nothing where it is the dataset's own, unreduced."""
-    if dataset.taxonomy is None:
-        return {}
-    facts = {"taxonomy": dataset.taxonomy_from, "reduction": reduction}
+    """Return what a file records of taxonomy and distances; nothing where they are the dataset's own, unreduced."""
+    facts = {"taxonomy": dataset.taxonomy_from, "distances": dataset.distances_from}
+    facts["reduction"] = None if dataset.taxonomy is None else reduction
     return {name: value for name, value in facts.items() if value is not None}
 
 

@@ -11,15 +11,15 @@ PLUGIN = Plugin(
     commands={
         "check": (
             "longshot.diagnosis.check_command:check_command",
-            "From a folder of images to a verdict.",
+            "Measure how well a network tells the classes of a folder apart.",
         ),
         "attributes": (
             "longshot.diagnosis.diagnosis_commands:attributes_command",
-            "What is known of images, and what their pixels tell.",
+            "Describe images: annotated attributes, and those measured from the pixels.",
         ),
         "explain": (
             "longshot.diagnosis.diagnosis_commands:explain_command",
-            "Why the tasks of a testbed are hard.",
+            "Say why the tasks of a testbed are hard.",
         ),
     },
     command_of={"measure_attributes": "attributes"},

@@ -253,12 +253,19 @@ class Signatures:
         How much a form raises its own score, on average.
     effects : mapping
         Named measure → mean change under each form [F], in standard deviations within classes.
+    root : array [D, D]
+        A shift of descriptors times this has the length ‖d‖ = √(d' M⁻¹ d).
+    chance : float
+        Mean of ‖d‖² between two pictures of a class, halved: what the difference of two means has by chance, times
+        the images it is worth.
     """
 
     weights: Floats
     overlap: Floats
     length: Floats
     effects: Mapping[str, Floats]
+    root: Floats
+    chance: float
 
     def columns(self, descriptors: NDArray[np.float32]) -> list[AttributeColumn]:
         """Build a column per alteration: its forms' mean score, for pictures with descriptors [N, D]."""
@@ -309,12 +316,20 @@ def learn_signatures(
     for form, (name, _) in enumerate(FORMS):
         if name in TURNS:  # from all pictures, not only from those that were turned
             moves[form] = (mean[TURNS[name]] - mean) / spread[named:]
-    weights = np.linalg.solve(_metric(within[:, named:] / spread[named:], answers), moves.T)
+    pictures = within[:, named:] / spread[named:]
+    metric = _metric(pictures, answers)
+    weights = np.linalg.solve(metric, moves.T)
+    root = np.linalg.inv(np.linalg.cholesky(metric)).T
     inner = moves @ weights
     length = np.sqrt(np.maximum(np.diag(inner), 1e-12))
     effects = {name: change[:, :, number].mean(1) for number, name in enumerate(measures)}
     return Signatures(
-        weights / length / spread[named:, None], inner / np.outer(length, length), length, effects
+        weights / length / spread[named:, None],
+        inner / np.outer(length, length),
+        length,
+        effects,
+        root / spread[named:, None],
+        float(((pictures @ root) ** 2).sum() / max(1, len(pictures) - 1)),
     )
 
 

@@ -14,12 +14,16 @@ S² is the variance of the values over the whole class (divisor n − 1). This h
 
 A task's evidence for an attribute is Stouffer's sum of its classes' z over √(number of classes). All p of a testbed
 (task by task, and class by class) are corrected together by Benjamini–Hochberg.
+
+What a difference leaves of the others is asked value against value. Where supports are sketches and queries photos, the
+other numbers of a sketch are compared with the sketches of its class, those of a photo with its photos:
+r = x − mean of x over the images of the same class and value, and z is that of the means of r.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -36,6 +40,7 @@ from longshot.statistics import benjamini_hochberg
 if TYPE_CHECKING:
     from longshot.diagnosis.alterations import Signatures
 
+LOOK = "look"  # the attribute of clusters in an embedding
 MOST_VALUES = 20  # an attribute of text with more values tells images apart rather than describing them
 
 
@@ -135,6 +140,15 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
+class Given:
+    """What is left of all gaps when images are compared with those of one value of an attribute."""
+
+    z: Floats  # [C, G]
+    task_z: Floats  # [C, T]
+    shift: Floats | None  # [G, D]
+
+
+@dataclass(frozen=True, eq=False)
 class Gaps:
     """For C columns: per group [C, G] and per task [C, T]. NaN where one side has no known value."""
 
@@ -154,7 +168,16 @@ class Gaps:
     size: Floats  # [G] 1 / (1 / k + 1 / q): images that a difference of means is worth
     measured: frozenset[str] = frozenset()  # attributes that come from the pixels
     signatures: Signatures | None = None
-    shift: Floats | None = None  # [G, F] of the scores of all forms of alterations
+    shift: Floats | None = None  # [G, D] of the descriptors
+    labels: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))  # [N]
+    seen: Seen | None = None
+    _given: dict[str, Given] = field(default_factory=dict)  # what was asked for
+
+    def given(self, attribute: str) -> Given:
+        """Return what is left of all gaps, value against value of an attribute of yes/no columns."""
+        if attribute not in self._given:
+            self._given[attribute] = _given(self, self.attributes()[attribute])
+        return self._given[attribute]
 
     def attributes(self) -> dict[str, list[int]]:
         """Map each attribute to the positions of its columns."""
@@ -211,12 +234,9 @@ def find_gaps(
     measured = [_column(column, groups, labels) for column in columns]
     support, query, effect, p = (np.stack(arrays) for arrays in zip(*measured, strict=True))
     signed = np.sign(effect) * norm.isf(np.clip(p, 1e-300, 1) / 2)
-    count, total, effects = (
-        np.stack([np.bincount(groups.task, np.nan_to_num(row), minlength=tasks) for row in rows])
-        for rows in (np.isfinite(signed).astype(np.float64), signed, effect)
-    )
+    task_z, count = _over_tasks(signed, groups.task, tasks)
+    effects = np.stack([np.bincount(groups.task, np.nan_to_num(row), minlength=tasks) for row in effect])
     with np.errstate(invalid="ignore", divide="ignore"):
-        task_z = np.where(count > 0, total / np.sqrt(count), np.nan)
         task_p = 2 * norm.sf(np.abs(task_z))
         task_effect = np.where(count > 0, effects / count, np.nan)
     every = np.concatenate([p.ravel(), task_p.ravel()])
@@ -241,8 +261,66 @@ def find_gaps(
         size=_sizes(groups),
         measured=frozenset() if seen is None else seen.measured,
         signatures=None if seen is None else seen.signatures,
-        shift=None if seen is None else _shift(groups, seen),
+        shift=None if seen is None else _shift(groups, seen, seen.descriptors),
+        labels=labels,
+        seen=seen,
     )
+
+
+def _given(gaps: Gaps, members: Sequence[int]) -> Given:
+    """Compare images with those of their class that have the same value; columns ``members`` are the values."""
+    groups, labels = gaps.groups, gaps.labels
+    values = np.stack([gaps.columns[c].numbers for c in members])
+    value = np.where(
+        np.isfinite(values).all(0), (values * np.arange(1, len(members) + 1)[:, None]).sum(0), -1
+    )
+    pairs = np.stack([labels, value.astype(np.int64)], 1)
+    _, stratum, size = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    stratum = stratum.reshape(-1)
+    freedom = np.bincount(labels) - np.bincount(
+        np.unique(pairs, axis=0)[:, 0], minlength=int(labels.max()) + 1
+    )
+    z = np.full_like(gaps.z, np.nan)
+    for row, column in enumerate(gaps.columns):
+        numbers = column.numbers
+        if column.value is None:
+            numbers = _ranks(numbers, labels, len(freedom))[0]
+        finite = np.isfinite(numbers)
+        count = np.maximum(np.bincount(stratum[finite], minlength=len(size)), 1)
+        own = numbers - (np.bincount(stratum[finite], numbers[finite], minlength=len(size)) / count)[stratum]
+        squares = np.bincount(labels, np.nan_to_num(own) ** 2, minlength=len(freedom))
+        spread = np.sqrt(squares / np.maximum(freedom, 1))[groups.label]
+        apart = np.subtract(
+            *(means_by(own[rows], group, len(groups))[0] for rows, group in _sides(groups))
+        ) * np.sqrt(gaps.size)
+        z[row] = np.divide(apart, spread, out=np.zeros(len(groups)), where=spread > _FLAT)
+    z[~np.isfinite(gaps.z)] = np.nan
+    shift = None
+    if gaps.seen is not None and gaps.seen.signatures is not None:
+        into = coo_array(
+            (1 / size[stratum], (stratum, np.arange(len(labels)))), shape=(len(size), len(labels))
+        )
+        own_descriptors = gaps.seen.descriptors - (into.tocsr() @ gaps.seen.descriptors)[stratum]
+        shift = _shift(groups, gaps.seen, own_descriptors)
+    return Given(z, _over_tasks(z, groups.task, gaps.task_z.shape[1])[0], shift)
+
+
+_FLAT = 1e-9  # spread of ranks below which a value says all
+
+
+def _over_tasks(z: Floats, task: Ints, tasks: int) -> tuple[Floats, Floats]:
+    """Sum z [C, G] over the classes of each task, over the root of their number [C, T]; and that number."""
+    count, total = (
+        np.stack([np.bincount(task, np.nan_to_num(row), minlength=tasks) for row in rows])
+        for rows in (np.isfinite(z).astype(np.float64), z)
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        summed: Floats = np.where(count > 0, total / np.sqrt(count), np.nan)
+    return summed, count.astype(np.float64)
+
+
+def _sides(groups: Groups) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+    return (groups.support, groups.support_group), (groups.query, groups.query_group)
 
 
 def _sizes(groups: Groups) -> Floats:
@@ -252,16 +330,16 @@ def _sizes(groups: Groups) -> Floats:
     return np.maximum(sizes, 1e-9)
 
 
-def _shift(groups: Groups, seen: Seen) -> Floats | None:
-    """Mean score of the support minus that of the queries, for every form of every alteration, [G, F]."""
+def _shift(groups: Groups, seen: Seen, descriptors: NDArray[np.float32]) -> Floats | None:
+    """Mean descriptors of the support minus those of the queries, [G, D]."""
     if seen.signatures is None:
         return None
     means = []
-    for rows, group in ((groups.support, groups.support_group), (groups.query, groups.query_group)):
+    for rows, group in _sides(groups):
         share = 1 / np.maximum(np.bincount(group, minlength=len(groups)), 1)
         gather = coo_array((share[group], (group, np.arange(len(rows)))), shape=(len(groups), len(rows)))
-        means.append(gather.tocsr() @ seen.descriptors[rows].astype(np.float64))
-    shift: Floats = (means[0] - means[1]) @ seen.signatures.weights
+        means.append(gather.tocsr() @ descriptors[rows].astype(np.float64))
+    shift: Floats = means[0] - means[1]
     return shift
 
 

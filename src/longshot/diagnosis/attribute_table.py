@@ -65,7 +65,7 @@ from longshot.diagnosis.descriptors import (
 from longshot.models import Describe, Shards, content_of, hold_lock, open_guarded, read_shards
 from longshot.statistics import Interval, mean_interval
 
-_SHARD = 4096  # images that a kill can cost
+_SHARD = {"measures": 4096, "signatures": 128}  # pictures that a kill can cost
 _STEP = 32  # images measured at a time
 _SAMPLE = (16, 40)  # images on which alterations are learnt: at least, at most
 _LEAST = 20  # images without which nothing is learnt
@@ -291,7 +291,7 @@ def _through_cache(
     with hold_lock(path):
         if (numbers := _open(path, count)) is not None:
             return numbers
-        shards = Shards(path, kind, count, _SHARD, "float32")
+        shards = Shards(path, kind, count, _SHARD[kind], "float32")
         _measure(dataset, shards, describe, title, rows)
         shards.assemble()
         shards.remove()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from typing import TYPE_CHECKING, Any
 
-from longshot.base import OutputKind, UserError, count, escape_markdown, note, progress, starts_with
+from longshot.base import OutputKind, UserError, count, escape_markdown, first, note, progress, starts_with
 from longshot.diagnosis.folder_check import METHODS, TITLES, WORST, FolderCheck
-from longshot.evaluation import find_mistakes
+from longshot.evaluation import find_images, find_mistakes
 from longshot.reports import (
     JUNIT_OPENING,
     Column,
@@ -15,6 +16,7 @@ from longshot.reports import (
     Section,
     Sheet,
     class_names,
+    environment,
     intervals,
     junit,
     make_sheet,
@@ -36,23 +38,26 @@ JUNIT = OutputKind("record of tests", {".xml": starts_with(JUNIT_OPENING)})
 _PICTURES = 6  # of each side of a pair
 _SUSPECTS = 24  # pictures of suspected labels
 _SIDE = 96  # pixels
+_JUDGED = " † chose these tasks itself: another network would find them easier."
 _POPULATION = f"Accuracy in %, ± half its 95 % interval for {TASKS}."
 
 
 def screen(check: FolderCheck) -> str:
     """Return what the terminal shows: what is in the folder, accuracies, what is mixed up, and the verdict."""
-    parts = [
-        "\n".join(summary_lines(check)),
-        terminal(measured_sheet(check)),
-        terminal(curve_sheet(check)),
-        terminal(class_sheet(check)),
-    ]
-    if check.pairs:
-        parts.append(terminal(pair_sheet(check)))
+    parts = ["\n".join(map(_wrapped, summary_lines(check))), *map(terminal, _sheets(check))]
     verdict = verdict_line(check)
-    parts += [verdict] if verdict else []
-    commands = "\n".join(f"  {line}   # {purpose}" for line, purpose in next_commands(check))
+    parts += [_wrapped(verdict)] if verdict else []
+    commands = "\n".join(f"  # {purpose}\n  {_continued(line)}" for line, purpose in next_commands(check))
     return "\n\n".join([*parts, f"Next:\n{commands}"])
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, 80, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+
+
+def _continued(line: str) -> str:
+    """Continue a command that is wider than 80 columns on lines of its options, so that it can be pasted."""
+    return line if len(line) <= 78 else line.replace(" --", " \\\n    --")
 
 
 def summary_lines(check: FolderCheck) -> list[str]:
@@ -64,7 +69,9 @@ def summary_lines(check: FolderCheck) -> list[str]:
         f"{int(data.sizes.min()):,} to {int(data.sizes.max()):,} a class"
     ]
     if sheet.facts["skipped"]:
-        lines.append(f"unreadable and left out: {count(len(sheet.facts['skipped']), 'image')}")
+        lines.append(
+            f"unreadable and left out: {count(len(sheet.facts['skipped']), 'image')} ({first(sheet.facts['skipped'])})"
+        )
     lines += [f"left out: {line}" for line in sheet.facts["left_out"]]
     if sheet.copies is not None and len(sheet.copies.later):
         lines.append(sheet.copies.words(data.labels))
@@ -82,17 +89,13 @@ def measured_sheet(check: FolderCheck) -> Sheet:
     """Return the table of accuracies by kind of tasks."""
     columns = (
         Column("Tasks", lambda row: TITLES[row.kind], key="tasks"),
+        Column("Accuracy %", lambda row: row.accuracy, "percent", key="accuracy"),
         Column("Backbone", lambda row: row.backbone + (" †" if row.judged else ""), key="backbone"),
         Column("Ways", lambda row: row.way, "count", key="way"),
         Column("Photos", lambda row: row.shot, "count", key="shot"),
-        Column("Accuracy %", lambda row: row.accuracy, "percent", key="accuracy"),
     )
-    judged = (
-        " † chose these tasks itself: another network would find them easier."
-        if any(row.judged for row in check.measured)
-        else ""
-    )
-    return make_sheet(columns, check.measured, "How well classes are told apart", note=_POPULATION + judged)
+    marks = _JUDGED if any(row.judged for row in check.measured) else ""
+    return make_sheet(columns, check.measured, "How well classes are told apart", note=_POPULATION + marks)
 
 
 def curve_sheet(check: FolderCheck) -> Sheet:
@@ -136,6 +139,11 @@ def pair_sheet(check: FolderCheck) -> Sheet:
     return make_sheet(columns, check.pairs, "The pairs that are confused most")
 
 
+def _sheets(check: FolderCheck) -> list[Sheet]:
+    sheets = [measured_sheet(check), curve_sheet(check), class_sheet(check)]
+    return [*sheets, pair_sheet(check)] if check.pairs else sheets
+
+
 def verdict_line(check: FolderCheck) -> str:
     """Say whether what is needed is reached, and with how many photos it would be; empty without a need."""
     if check.need is None:
@@ -143,15 +151,16 @@ def verdict_line(check: FolderCheck) -> str:
     best, needed = check.best, check.photos_needed()
     photos = f"{count(check.shot, 'photo')} per class"
     reached = f"{_estimate(best.accuracy)} % with {photos}, {percent(check.need)} % needed"
-    most = check.curve[best.backbone][-1][0]
+    most, accuracy = check.curve[best.backbone][-1]
     if check.verdict == "passed":
         return f"Passed: {best.backbone} reaches {reached}."
     word = "Failed" if check.verdict == "failed" else "Undecided"
-    remedy = (
-        f"{count(needed, 'photo')} per class would reach it"
-        if needed is not None
-        else f"up to {count(most, 'photo')} per class do not reach it"
-    )
+    if needed is not None:
+        remedy = f"{count(needed, 'photo')} per class would surely reach it"
+    elif most > check.shot:
+        remedy = f"even {count(most, 'photo')} per class do not surely reach it ({_estimate(accuracy)} %)"
+    else:
+        remedy = "more could not be tried"
     return f"{word}: {best.backbone} has {reached}; {remedy}."
 
 
@@ -159,15 +168,16 @@ def next_commands(check: FolderCheck) -> list[tuple[str, str]]:
     """Return three commands to go on with, to be pasted as they stand, and what each is for."""
     target = shlex.quote(check.target)
     try:
-        folder = check.results.path.parent
+        folder = shlex.quote(str(check.results.path.parent))
     except UserError:  # results in memory: the folder that the command would have made
-        folder = None
-    run = "FOLDER/run" if folder is None else shlex.quote(str(folder / "run"))
-    hard = "alike.parquet" if folder is None else shlex.quote(str(folder / "alike-difficult.parquet"))
+        folder = "FOLDER"
     return [
-        (f"longshot serve {run.removesuffix('/run')} --browser", "every task and mistake in the browser"),
+        (f"longshot serve {folder} --browser", "every task and mistake in the browser"),
         (f"longshot datasets suspects {target} --backbone {check.judge}", "images whose label looks wrong"),
-        (f"longshot explain {hard} --run {run} --no-pixels", "why tasks are hard"),
+        (
+            f"longshot explain {folder}/alike-difficult.parquet --run {folder}/run --no-pixels",
+            "why tasks are hard",
+        ),
     ]
 
 
@@ -197,13 +207,11 @@ def record(check: FolderCheck) -> dict[str, Any]:
 
 def to_markdown(check: FolderCheck) -> str:
     """Return the screen as Markdown, for a comment on a change."""
-    sheets = [measured_sheet(check), curve_sheet(check), class_sheet(check)]
-    sheets += [pair_sheet(check)] if check.pairs else []
     lines = [f"- {line}" for line in summary_lines(check)]
     verdict = verdict_line(check)
     heading = [f"{_HEADING}{escape_markdown(check.sheet.dataset.name)}", ""]
     return "\n".join(
-        [*heading, *([f"**{verdict}**", ""] if verdict else []), *lines, "", *map(markdown, sheets)]
+        [*heading, *([f"**{verdict}**", ""] if verdict else []), *lines, "", *map(markdown, _sheets(check))]
     )
 
 
@@ -233,11 +241,10 @@ def render_check(check: FolderCheck) -> str:
         "commands": next_commands(check),
     }
     curve = {"sheet": curve_sheet(check), "svg": _plot_curve(check)}
-    pairs = _pictured_pairs(check)
     classes = {
         "sheet": class_sheet(check),
         "pairs": pair_sheet(check) if check.pairs else None,
-        "pictured": pairs,
+        "pictured": _pictured_pairs(check),
     }
     sections = [
         Section("verdict", "How well classes are told apart", summary, "check_summary"),
@@ -255,12 +262,12 @@ def render_check(check: FolderCheck) -> str:
 
 def fragment(check: FolderCheck) -> str:
     """Return the tables as HTML, for notebooks."""
-    from longshot.reports import environment
-
     template = environment().get_template("check_notebook.html.j2")
-    sheets = [measured_sheet(check), curve_sheet(check), class_sheet(check)]
     return template.render(
-        verdict=verdict_line(check), lines=summary_lines(check), sheets=sheets, name=check.sheet.dataset.name
+        verdict=verdict_line(check),
+        lines=summary_lines(check),
+        sheets=_sheets(check),
+        name=check.sheet.dataset.name,
     )
 
 
@@ -301,28 +308,17 @@ def _names(check: FolderCheck) -> dict[str, str]:
     return dict(zip(ids, class_names(ids), strict=True))
 
 
-def _last(class_id: str) -> str:
-    return class_id.rpartition("/")[2]
-
-
 def _pictured_pairs(check: FolderCheck) -> list[dict[str, Any]]:
     """Return the mistakes of the worst pairs as pictures, each direction with photos of the class it was taken for."""
     best, names = check.best, _names(check)
     rows = check.results.select(testbed="all", backbone=best.backbone, method=best.method).table()
+    answers = rows["task"].to_numpy(), rows["prediction"]
     pictured = []
     with progress("pictures", total=len(check.pairs), unit="pairs") as bar:
         for pair in check.pairs:
             directions = []
             for true, predicted in ((pair.first, pair.second), (pair.second, pair.first)):
-                mistakes = find_mistakes(
-                    check.testbed,
-                    rows["task"].to_numpy(),
-                    rows["prediction"],
-                    pair.dataset,
-                    true,
-                    predicted,
-                    limit=200,
-                )
+                mistakes = find_mistakes(check.testbed, *answers, pair.dataset, true, predicted, limit=200)
                 keys = list(dict.fromkeys(mistake.key for mistake in mistakes))[:_PICTURES]
                 if keys:
                     directions.append(
@@ -353,20 +349,20 @@ def _pictured_suspects(check: FolderCheck) -> list[Mapping[str, Any]]:
         return []
     table = [row for row in check.suspects.table().to_pylist() if row["reason"] == "label"]
     rows = sorted(table, key=lambda row: -row["odds"])[:_SUSPECTS]
-    pictures = _pictures(check, [row["key"] for row in rows])
+    names, pictures = _names(check), _pictures(check, [row["key"] for row in rows])
     for picture, row in zip(pictures, rows, strict=True):
-        picture["key"] = f"{_last(row['class'])}: looks like {_last(row['looks_like'])} ({row['key']})"
-    return [{"heading": f"{count(len(table), 'label')} look wrong to {check.judge}", "pictures": pictures}]
+        picture["key"] = f"{names[row['class']]}: looks like {names[row['looks_like']]} ({row['key']})"
+    verb = "looks" if len(table) == 1 else "look"
+    shown = f": the {len(rows)} that look most so" if len(rows) < len(table) else ""
+    heading = f"{count(len(table), 'label')} {verb} wrong to {check.judge}{shown}"
+    return [{"heading": heading, "pictures": pictures}]
 
 
 def _pictures(check: FolderCheck, keys: Sequence[str]) -> list[dict[str, Any]]:
     """Return thumbnails as data URIs with their keys."""
-    from longshot.evaluation import find_images
-
     data = check.sheet.dataset
-    images = find_images(datasets={data.name: data})
     try:
-        loaded = images(data.name, list(keys))
+        loaded = find_images(datasets={data.name: data})(data.name, list(keys))
     except UserError as error:
         note(f"No pictures: {error}")
         return []

@@ -67,22 +67,22 @@ def explain_command(
     Example:
       longshot sample toybox --tasks 60 --instances difficult --backbone pixels -o hard.parquet
       longshot sample toybox --tasks 60 -o plain.parquet
-      longshot explain hard.parquet plain.parquet --backbone pixels --intervene replace --html why.html
+      longshot explain hard.parquet plain.parquet --backbone efficientnet-lite0 --intervene --html why.html
 
-    Attributes are the dataset's own, those of --attributes, and some measured from the pixels. What differs in the
-    pixels is traced to one alteration that explains it (blur, resolution, noise, light, colour, compression,
-    orientation, crop, scale, position, cover, background), with its symptoms under it. The first testbed is explained
-    task by task; the supports of the others are set beside its own.
+    Attributes are the dataset's own, those of --attributes, how images look to --backbone, and some measured from the
+    pixels. What differs in the pixels is traced to one alteration that explains it (blur, resolution, noise, light,
+    colour, compression, orientation, crop, scale, position, cover, background), with its symptoms under it. The first
+    testbed is explained task by task; the supports of the others are set beside its own.
 
-    A difference need not be a cause. --intervene takes every suspected cause away, evaluates again and says how many
-    points of accuracy come back, and how much of what the supports cost against uniform ones is explained.
+    A difference need not be a cause. --intervene takes the suspected causes away, jointly, and evaluates again. It says
+    how many points each costs, how much of the loss they explain together, and what to add.
     """
     import longshot
     from longshot.diagnosis.explanation_page import as_json as plain
 
     explanation = longshot.explain(list(testbeds), task=task, top=top, html=html, **settings)
     if as_json:
-        echo_json(plain(explanation, None if task is not None else top))
+        echo_json(plain(explanation))
         return
     _print(explanation, top, several=task is None)
     if html is not None:
@@ -91,24 +91,23 @@ def explain_command(
 
 
 def _print_interventions(explanation: Explanation) -> None:
-    """Print how much is explained, what came back for each cause, and why some could not be taken away."""
+    """Print what is lost, by which causes, and what to add."""
     if not explanation.accounts:
         return
     from longshot.diagnosis.explanation_page import account_rows, intervention_rows
 
-    click.echo()
     for account in explanation.accounts:
         click.echo(account.sentence)
     if rows := account_rows(explanation.accounts):
         print_table(rows)
-    for each in explanation.interventions:
-        if each.holds:
-            click.echo(each.sentence)
-    if rows := intervention_rows(explanation.interventions):
-        print_table(rows, title="Causes taken away, in points of accuracy")
-    for each in explanation.interventions:
-        for text in each.notes if each.recovered is None else ():
-            click.echo(f"note: {text}", err=True)
+    if rows := intervention_rows([each for each in explanation.interventions if not each.holds]):
+        print_table(rows, title="Suspected, and not shown to cost anything")
+    if explanation.remedies:
+        causes = ", ".join(explanation.remedies[0].causes)
+        click.echo(f"\nWhat to do next, with photos like the queries in {causes}")
+    for remedy in explanation.remedies:
+        click.echo(f"  {remedy.sentence}")
+    click.echo()
 
 
 def _print(explanation: Explanation, top: int, *, several: bool) -> None:
@@ -122,6 +121,8 @@ def _print(explanation: Explanation, top: int, *, several: bool) -> None:
 
     for note in explanation.notes:
         click.echo(f"note: {note}", err=True)
+    if several:
+        _print_interventions(explanation)
     for task in explanation.hardest()[:top]:
         accuracy = "" if task.accuracy is None else f", accuracy {100 * task.accuracy:.1f} %"
         click.echo(f"task {task.task} ({task.dataset}{accuracy})")
@@ -137,7 +138,6 @@ def _print(explanation: Explanation, top: int, *, several: bool) -> None:
             click.echo(f"  {text}")
     if not several:
         return
-    _print_interventions(explanation)
     explained = sum(bool(task.findings) for task in explanation.tasks)
     click.echo(
         f"\n{explained:,} of {len(explanation.tasks):,} tasks of '{explanation.name}' have a cause among the "

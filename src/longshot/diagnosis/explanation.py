@@ -33,10 +33,17 @@ from longshot.diagnosis.attribute_table import (
     pixel_gaps,
 )
 from longshot.diagnosis.findings import LEVEL, Finding, findings
-from longshot.diagnosis.interventions import Intervention
+from longshot.diagnosis.looks import Look, find_looks
 from longshot.diagnosis.suspicions import Attraction, attractions, nearest_classes
-from longshot.diagnosis.swaps import embed_twins
-from longshot.diagnosis.trials import Account, Trial, check_intervention, conclude, try_causes
+from longshot.diagnosis.trials import (
+    Account,
+    Intervention,
+    Remedy,
+    Trial,
+    check_intervention,
+    conclude,
+    try_causes,
+)
 from longshot.evaluation import (
     Results,
     TestbedLike,
@@ -51,7 +58,7 @@ from longshot.statistics import Correlation, correlation
 
 if TYPE_CHECKING:
     from longshot import Testbed
-    from longshot.models import BackboneLike
+    from longshot.models import BackboneLike, Features
 
 
 @dataclass(frozen=True)
@@ -82,8 +89,9 @@ class Cause:
 class Explanation:
     """A testbed explained. ``notes`` say which attributes were left out, or are known for some images only.
 
-    ``interventions`` are what came back when suspected causes were taken away, those that hold first; ``accounts`` say
-    per dataset how much of what its supports cost is explained. Both are empty where nothing was taken away.
+    ``looks`` are what images of one class differ in, as a backbone sees them. ``interventions`` are what suspected
+    causes cost, those that hold first. ``accounts`` divide the loss of each dataset among those that hold, and
+    ``remedies`` say what to add. These three are empty where nothing was taken away.
     """
 
     tasks: Sequence[TaskExplanation]
@@ -96,6 +104,8 @@ class Explanation:
     further: Mapping[str, Mapping[str, Sequence[Composition]]] = field(default_factory=dict)
     interventions: Sequence[Intervention] = ()
     accounts: Sequence[Account] = ()
+    remedies: Sequence[Remedy] = ()
+    looks: Mapping[str, Sequence[Look]] = field(default_factory=dict)  # by dataset
 
     def hardest(self) -> list[TaskExplanation]:
         """Sort tasks by accuracy, lowest first, where it is known, else by evidence, strongest first."""
@@ -119,7 +129,7 @@ def explain_testbed(
     attributes: Mapping[str, str | Path] | None = None,
     no_pixels: bool = False,
     backbone: BackboneLike | None = None,
-    intervene: str = "none",
+    intervene: bool = False,
     method: str = "protonet",
     run: Results | None = None,
     focus: str | None = None,
@@ -134,28 +144,22 @@ def explain_testbed(
     compositions: dict[str, Sequence[Composition]] = {}
     notes: list[str] = []
     trials: list[Trial] = []
-    for name, bound, gaps, remarks in _gaps(testbed, datasets, attributes or {}, no_pixels):
-        notes += remarks
-        nearest = None
-        if backbone is not None:
-            # Interventions put other images of the tasks' classes in place of those that are suspected.
-            rows = (
-                used_rows([bound])
-                if intervene == "none"
-                else rows_of_classes(datasets[name].offsets, np.unique(gaps.groups.label))
-            )
-            features = embed_rows(datasets[name], backbone, rows, device=device)
-            nearest = nearest_classes(bound, features, device)
-            if intervene != "none":
-                twins = embed_twins(datasets[name], backbone, device) if intervene == "pixels" else None
-                about = (testbed, datasets[name], bound, gaps, features)
-                trials.append(try_causes(*about, method=method, device=device, embed_pairs=twins))
+    looks: dict[str, Sequence[Look]] = {}
+    for name, seen in _gaps(testbed, datasets, attributes or {}, no_pixels, backbone, device):
+        bound, gaps, nearest = seen.bound, seen.gaps, None
+        notes += seen.notes
+        if seen.features is not None:
+            looks[name] = seen.looks
+            nearest = nearest_classes(bound, seen.features, device)
+            if intervene:
+                about = (testbed, datasets[name], bound, gaps, seen.features)
+                trials.append(try_causes(*about, method=method, device=device))
         explained = _explain_tasks(testbed, name, bound, gaps, nearest, accuracy, level)
         tasks += explained
         causes += _causes(name, gaps, explained, bound, accuracy)
         compositions[name] = composition(gaps)
     together = None if loss is None or accuracy is None else _spearman(1 / np.maximum(loss, 1e-9), accuracy)
-    interventions, accounts = conclude(trials)
+    interventions, accounts, remedies = conclude(trials)
     return Explanation(
         sorted(tasks, key=lambda task: task.task),
         causes,
@@ -164,13 +168,31 @@ def explain_testbed(
         tuple(notes),
         interventions=interventions,
         accounts=accounts,
+        remedies=remedies,
+        looks=looks,
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """The tasks of one dataset, their gaps, and what a backbone sees."""
+
+    bound: TaskRows
+    gaps: Gaps
+    notes: list[str]
+    features: Features | None
+    looks: Sequence[Look]
+
+
 def _gaps(
-    testbed: Testbed, datasets: Mapping[str, Dataset], attributes: Mapping[str, str | Path], no_pixels: bool
-) -> Iterator[tuple[str, TaskRows, Gaps, list[str]]]:
-    """Yield (name, tasks, gaps, notes) of every dataset that has tasks."""
+    testbed: Testbed,
+    datasets: Mapping[str, Dataset],
+    attributes: Mapping[str, str | Path],
+    no_pixels: bool,
+    backbone: BackboneLike | None = None,
+    device: str = "auto",
+) -> Iterator[tuple[str, _Seen]]:
+    """Yield the name and what is seen of every dataset that has tasks."""
     for name, dataset in datasets.items():
         bound = testbed.bind(name, dataset.keys, dataset.fingerprint)
         if not len(bound):
@@ -178,6 +200,13 @@ def _gaps(
         pixels = None if no_pixels else measured_pixels(dataset)
         table = image_attributes(dataset, attributes=attributes.get(name), pixels=pixels)
         columns, remarks = comparable(table)
+        features, looks = None, list[Look]()
+        if backbone is not None:
+            # Images of the tasks' classes come in place of supports, and looks are about all of them.
+            rows = rows_of_classes(dataset.offsets, np.unique(dataset.labels[used_rows([bound])]))
+            features = embed_rows(dataset, backbone, rows, device=device)
+            of_looks, looks = find_looks(dataset, features, rows, columns)
+            columns += of_looks
         if not columns:
             raise UserError(
                 f"The dataset '{name}' has no attribute that can be compared",
@@ -187,7 +216,7 @@ def _gaps(
             gaps = find_gaps(columns, bound, dataset.labels)
         else:
             gaps = pixel_gaps(pixels, bound, dataset.labels, columns)
-        yield name, bound, gaps, [f"{name}: {text}" for text in remarks]
+        yield name, _Seen(bound, gaps, [f"{name}: {text}" for text in remarks], features, looks)
 
 
 def _explain_tasks(
@@ -280,7 +309,7 @@ def explain(
     task: int | None = None,
     top: int = 5,
     backbone: BackboneLike | None = None,
-    intervene: str = "none",
+    intervene: bool = False,
     method: str = "protonet",
     attributes: Mapping[str, str | Path] | None = None,
     no_pixels: bool = False,
@@ -309,11 +338,11 @@ def explain(
     top : int, at least 1
         How many tasks to show. A page shows eight or more with pictures.
     backbone : str, optional
-        Also say to which class's support the queries lie nearest, by its features.
-    intervene : {"none", "replace", "pixels"}
-        Take suspected causes away and evaluate again with ``backbone``: replace puts supports without the cause
-        in place of those that have it; pixels compares these with the same images altered. Both are compared
-        with other images that have the cause, and with replacing as many at random.
+        Also compare how images look to this network (clusters of its features), and say to which class's support the
+        queries lie nearest.
+    intervene : bool
+        Take suspected causes away, jointly, and evaluate again with ``backbone``: how many points each costs, how much
+        of the loss they explain together, and what to add.
     method : str
         What evaluates with ``intervene``, on features.
     attributes : DATASET=FILE, mapping, optional
@@ -321,7 +350,7 @@ def explain(
     no_pixels : bool
         Only annotated attributes; measure nothing from the pixels.
     level : float, above 0, up to 1
-        Share of false discoveries that is put up with.
+        Accepted share of false discoveries.
     html : file or URL, optional
         Write a page with the pictures. ``"-"`` is the screen.
     force : bool
@@ -335,15 +364,15 @@ def explain(
     -------
     Explanation
         ``tasks`` with their findings, ``causes`` over all of them, ``compositions`` of supports and queries,
-        ``further`` (the compositions of the other testbeds), ``interventions`` with what came back for each cause,
-        ``accounts`` of how much is explained.
+        ``further`` (the compositions of the other testbeds), ``looks``, ``interventions`` with what each cause costs,
+        ``accounts`` of how much is explained, and ``remedies``.
 
     Examples
     --------
     >>> explanation = explain(["hard.parquet", "easy.parquet"], no_pixels=True)
     >>> len(explanation.tasks), list(explanation.further)
     (6, ['easy'])
-    >>> tried = explain("hard.parquet", no_pixels=True, backbone="pixels", intervene="replace")
+    >>> tried = explain("hard.parquet", no_pixels=True, backbone="pixels", intervene=True)
     >>> tried.accounts[0].of
     6
     """
@@ -380,7 +409,7 @@ def explain(
     compositions: dict[str, dict[str, Sequence[Composition]]] = {}
     for other, _ in further:
         every_gap = _gaps(every[other], opened[other], attributes or {}, no_pixels)
-        compositions[other] = {source: composition(gaps) for source, _, gaps, _ in every_gap}
+        compositions[other] = {source: composition(seen.gaps) for source, seen in every_gap}
     explanation = replace(explanation, name=name, further=compositions)
     if task is not None:
         explanation = _only(explanation, task)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base import UserError, progress
+from longshot.base import UserError, count, progress
 from longshot.diagnosis.alterations import kind_of
 from longshot.diagnosis.attribute_table import Composition
 from longshot.diagnosis.explanation import Explanation, TaskExplanation
 from longshot.diagnosis.findings import Finding
-from longshot.diagnosis.interventions import Intervention, say_points
-from longshot.diagnosis.trials import Account
+from longshot.diagnosis.looks import Look
+from longshot.diagnosis.trials import Account, Exchange, Intervention, Remedy, say_points
 from longshot.reports import (
     MAX_QUERY,
     MAX_SUPPORT,
@@ -51,9 +51,9 @@ def say_symptoms(finding: Finding, most: int = 5) -> str:
     return f"symptoms: {', '.join(signs)}" + (f" and {more} more" if more > 0 else "")
 
 
-def as_json(explanation: Explanation, top: int | None = None) -> dict[str, Any]:
-    """Convert everything to plain values; the ``top`` hardest tasks, or all."""
-    tasks, together = explanation.hardest()[:top], explanation.loss_and_accuracy
+def as_json(explanation: Explanation) -> dict[str, Any]:
+    """Convert everything to plain values; the hardest tasks come first."""
+    tasks, together = explanation.hardest(), explanation.loss_and_accuracy
     return {
         "notes": list(explanation.notes),
         "tasks": [{**asdict(task), "sentences": [f.sentence for f in task.findings]} for task in tasks],
@@ -63,6 +63,8 @@ def as_json(explanation: Explanation, top: int | None = None) -> dict[str, Any]:
             for each in explanation.interventions
         ],
         "accounts": [{**asdict(account), "sentence": account.sentence} for account in explanation.accounts],
+        "remedies": [{**asdict(remedy), "sentence": remedy.sentence} for remedy in explanation.remedies],
+        "looks": {dataset: [asdict(look) for look in looks] for dataset, looks in explanation.looks.items()},
         "composition": _plain(explanation.compositions),
         "accuracy_and_inverse_loss": None if together is None else asdict(together),
         "others": {bed: _plain(compositions) for bed, compositions in explanation.further.items()},
@@ -152,46 +154,36 @@ def _plain(compositions: Mapping[str, Sequence[Composition]]) -> dict[str, list[
 
 
 def intervention_rows(interventions: Sequence[Intervention]) -> list[dict[str, Any]]:
-    """Make a row per kind that could be taken away, those that hold first."""
+    """Make a row per suspected cause, those that hold first."""
     several = len({each.dataset for each in interventions}) > 1
-    rows = []
-    for each in interventions:
-        if each.recovered is None:
-            continue
-        row: dict[str, Any] = {"dataset": each.dataset} if several else {}
-        row |= {
-            "cause": each.kind,
-            "tasks": f"{each.tasks:,} of {each.of:,}",
-            "accuracy": f"{100 * (each.accuracy or 0):.1f}",
-            "without it": say_points(each.gain, signed=True),
-            "with it": say_points(each.control, signed=True) if each.against == "same" else "",
-            "at random": say_points(each.random, signed=True),
-            "comes back": say_points(each.recovered, signed=True),
+    return [
+        {
+            **({"dataset": each.dataset} if several else {}),
+            "cause": each.meaning,
+            "suspected in": f"{each.suspected:,} of {count(each.of, 'task')}",
+            "points": say_points(each.points, signed=True),
             "adjusted p": "–" if each.adjusted is None else f"{each.adjusted:.2g}",
-            "holds": "yes" if each.holds else "no",
         }
-        rows.append(row)
-    return rows
+        for each in interventions
+    ]
 
 
 def account_rows(accounts: Sequence[Account]) -> list[dict[str, Any]]:
-    """Make a row per kind that holds, and one for what none of them explains."""
+    """Make a row per cause that holds, one for what none of them explains, and their sum."""
     rows = []
     for account in accounts:
-        for share in account.shares:
+        parts = [
+            (share.meaning, f"{share.tasks:,} of {account.of:,}", share.points) for share in account.shares
+        ]
+        sums = [("together", "", account.loss)] if parts else []
+        for meaning, tasks, points in [*parts, *sums]:
             row: dict[str, Any] = {"dataset": account.dataset} if len(accounts) > 1 else {}
-            row |= {
-                "explained by": share.meaning,
-                "tasks": f"{share.tasks:,} of {account.of:,}",
-                "points": say_points(share.points),
-            }
-            rows.append(row)
+            rows.append(row | {"because of": meaning, "suspected in": tasks, "points": say_points(points)})
     return rows
 
 
 _PLOTTED = 10  # columns in the plot of gaps
 _MOST_FINDINGS = 4  # of a task, with pictures
-_MOST_EXCHANGES = 2  # of a cause that was taken away, with pictures
 
 
 @dataclass(frozen=True)
@@ -220,6 +212,7 @@ def render_explanation(
     ]
     name, together = explanation.name, explanation.loss_and_accuracy
     sections = [
+        *_interventions(explanation, images),
         Section(
             "causes",
             "What recurs",
@@ -232,7 +225,6 @@ def render_explanation(
             },
             "explain_causes",
         ),
-        *_interventions(explanation, images),
         Section("composition", "Support against queries", {"sources": compared}, "explain_composition"),
         Section("tasks", "Task by task", _tasks(explanation, testbed, images, tasks), "explain_tasks"),
     ]
@@ -246,52 +238,70 @@ def render_explanation(
 
 
 def _interventions(explanation: Explanation, images: FindImages | None) -> list[Section]:
-    """Show what came back when causes were taken away; no section where none was."""
-    if not explanation.accounts:
-        return []
-    tried = [
-        {
-            "sentence": each.sentence,
-            "notes": each.notes,
-            "holds": each.holds,
-            "exchanges": _exchanges(each, images),
+    """Show what to do, and what the loss is made of; then how images look. No section where there is nothing."""
+    sections = []
+    if explanation.accounts:
+        content = {
+            "accounts": [account.sentence for account in explanation.accounts],
+            "shares": account_rows(explanation.accounts),
+            "remedies": [_remedy(each, images) for each in explanation.remedies],
+            "tried": [
+                {"sentence": each.sentence, "exchanges": _exchanges(each.dataset, each.examples, images)}
+                for each in explanation.interventions
+                if each.holds
+            ],
+            "silent": intervention_rows([each for each in explanation.interventions if not each.holds]),
         }
-        for each in explanation.interventions
+        sections.append(
+            Section("interventions", "What is lost, and what to do", content, "explain_interventions")
+        )
+    looks = [
+        {
+            "dataset": dataset,
+            "value": look.value,
+            "images": look.images,
+            "shots": _shots(dataset, look, images),
+        }
+        for dataset, of_dataset in explanation.looks.items()
+        for look in of_dataset
     ]
-    content = {
-        "accounts": [account.sentence for account in explanation.accounts],
-        "shares": account_rows(explanation.accounts),
-        "rows": intervention_rows(explanation.interventions),
-        "tried": tried,
+    if looks:
+        sections.append(Section("looks", "How images look", {"looks": looks}, "explain_looks"))
+    return sections
+
+
+def _remedy(remedy: Remedy, images: FindImages | None) -> dict[str, Any]:
+    examples = () if remedy.example is None else (remedy.example,)
+    causes = ", ".join(remedy.causes)
+    return {
+        "sentence": remedy.sentence,
+        "causes": causes,
+        "exchanges": _exchanges(remedy.dataset, examples, images),
     }
-    return [Section("interventions", "Causes taken away", content, "explain_interventions")]
 
 
-def _exchanges(tried: Intervention, images: FindImages | None) -> list[dict[str, Any]]:
-    """Show the pictures that left and came, in the first tasks in which the cause was taken away."""
-    if not tried.holds and tried.recovered is None:
-        return []
+def _shots(dataset: str, look: Look, images: FindImages | None) -> tuple[Thumbnail, ...]:
+    return tuple(_thumbnails(dataset, look.typical, images).values())
+
+
+def _thumbnails(dataset: str, keys: Sequence[str], images: FindImages | None) -> dict[str, Thumbnail]:
+    """Return small pictures by key; none where they cannot be read."""
+    try:
+        loaded = [] if images is None else images(dataset, list(keys))
+    except UserError:
+        loaded = []  # the section with the tasks says why there are no pictures
+    return {key: Thumbnail(thumbnail(image), key) for key, image in zip(keys, loaded, strict=False)}
+
+
+def _exchanges(dataset: str, examples: Sequence[Exchange], images: FindImages | None) -> list[dict[str, Any]]:
+    """Show the supports of some tasks, and the pictures in their place or beside them."""
     shown = []
-    for each in tried.examples[:_MOST_EXCHANGES]:
-        keys = [*each.removed[:MAX_SUPPORT], *each.added[:MAX_SUPPORT]]
-        try:
-            loaded = [] if images is None else images(tried.dataset, keys)
-        except UserError:
-            loaded = []  # the section with the tasks says why there are no pictures
-        pictures = dict(zip(keys, map(thumbnail, loaded), strict=False))
-        sides = (each.removed, each.added)
-        removed, added = (
-            tuple(Thumbnail(pictures[key], key) for key in side if key in pictures) for side in sides
-        )
-        shown.append(
-            {
-                "task": each.task,
-                "class_name": each.class_name,
-                "towards": each.towards,
-                "removed": removed,
-                "added": added,
-            }
-        )
+    for each in examples:
+        sides = each.removed[:MAX_SUPPORT], each.added[:MAX_SUPPORT]
+        pictures = _thumbnails(dataset, list(dict.fromkeys([*sides[0], *sides[1]])), images)
+        removed, added = (tuple(pictures[key] for key in side if key in pictures) for side in sides)
+        about = {"task": each.task, "class_name": each.class_name, "towards": each.towards}
+        shown.append({**about, "removed": removed, "added": added})
     return shown
 
 

@@ -1,6 +1,12 @@
 """From gaps to sentences: what a person would say about a task, strongest evidence first; one cause, not ten symptoms.
 
-What is seen in the pixels is read by ``signatures``. Let u be the shift of the support's scores against the queries'.
+What somebody annotated is asked first, the surest first. Then all is compared value against value of it
+(``attribute_gaps``), and an attribute is a symptom where less than half of its own z is left, or less than 2. For
+numbers the partial z_j·i = (z_j − ρ z_i) / √(1 − ρ²) by the correlation ρ within classes serves.
+
+Next comes how images look: clusters of an embedding, for they hold what has no measure.
+
+What is left in the pixels is read by ``signatures``. Let u be the shift of the support's scores against the queries'.
 Every alteration is a path from 0 through its forms, weak to strong, and the point of a path nearest to the shift is
 what this alteration explains of it,
 
@@ -8,25 +14,21 @@ what this alteration explains of it,
 
 n being the number of images that the shift is worth. The alteration that explains most is named. It is taken out of the
 shift, and another attribute is a symptom of it where less than half of its own z is left, or less than 2. What is not a
-symptom is named in turn.
-
-Attributes that are annotated, and measures that no alteration explains, are told apart by their correlation ρ within
-classes: j is a symptom of i where the partial z_j·i = (z_j − ρ z_i) / √(1 − ρ²) is less than half of z_j, or below 2.
-Where an annotation and what is seen are one thing (|ρ| > 0.7), the annotation is the name.
+symptom is named in turn. Where an alteration explains half of ‖d‖² or more, it comes before the look.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
 from longshot.base import Bools, Floats, Ints
 from longshot.diagnosis.alterations import ALTERED, FORM_ATTRIBUTES, FORMS, MEASURES, Signatures, kind_of
-from longshot.diagnosis.attribute_gaps import AttributeColumn, Gaps
+from longshot.diagnosis.attribute_gaps import LOOK, AttributeColumn, Gaps
 
 _REMAINS = 0.5  # share of a z that may be left for an attribute to be a symptom
 _WEAK = 2.0  # z that is too small to be a cause beside another
@@ -34,7 +36,7 @@ _FURTHER = (
     4.0  # z that a further alteration needs: paths are bent, so that a strong one leaves traces of others
 )
 _MINOR = 0.05  # and the share of what the first explains
-_SAME = 0.7  # correlation from which an annotation and what is seen in the pixels are one thing
+_MOST = 0.5  # part of a shift that an alteration explains where it is what makes images look alike
 _ATTRIBUTES = np.array(FORM_ATTRIBUTES)
 _STARTS = [FORM_ATTRIBUTES.index(name) for name in ALTERED]  # the first form of each alteration
 _NUMBER_OF = {name: number for number, name in enumerate(ALTERED)}
@@ -65,47 +67,118 @@ class Named:
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """A task, or one class of it: what every column says, and the shift of the scores of all forms."""
+    """A task, or one class of it: what every column says, and how far its descriptors are shifted."""
 
     p: Floats  # [C]
     z: Floats  # [C] signed
     effect: Floats  # [C]
-    shift: Floats | None  # [F]
+    shift: Floats | None  # [F] of the scores of all forms
+    length: float  # ‖d‖² of the descriptors, without what chance gives
     size: float  # n: images that the shift is worth
+    value_by_value: Callable[[str], Scope]  # what is left, value against value of an attribute
 
 
-def task_scope(gaps: Gaps, task: int) -> Scope:
+def task_scope(gaps: Gaps, task: int, attribute: str | None = None) -> Scope:
     """Build the scope of a task as a whole."""
     groups = np.flatnonzero(gaps.groups.task == task)
-    shift = None if gaps.shift is None else gaps.shift[groups].mean(0)
+    source = gaps if attribute is None else gaps.given(attribute)
     size = len(groups) ** 2 / max(float((1 / gaps.size[groups]).sum()), 1e-9)
-    return Scope(gaps.task_p[:, task], gaps.task_z[:, task], gaps.task_effect[:, task], shift, size)
+    return Scope(
+        gaps.task_p[:, task],
+        source.task_z[:, task],
+        gaps.task_effect[:, task],
+        *_shift(gaps, source.shift, groups, size),
+        size,
+        partial(task_scope, gaps, task),
+    )
 
 
-def class_scope(gaps: Gaps, group: int) -> Scope:
+def class_scope(gaps: Gaps, group: int, attribute: str | None = None) -> Scope:
     """Build the scope of one class of one task."""
-    shift = None if gaps.shift is None else gaps.shift[group]
-    return Scope(gaps.p[:, group], gaps.z[:, group], gaps.effect[:, group], shift, float(gaps.size[group]))
+    source, size = gaps if attribute is None else gaps.given(attribute), float(gaps.size[group])
+    return Scope(
+        gaps.p[:, group],
+        source.z[:, group],
+        gaps.effect[:, group],
+        *_shift(gaps, source.shift, np.array([group]), size),
+        size,
+        partial(class_scope, gaps, group),
+    )
+
+
+def _shift(gaps: Gaps, shift: Floats | None, groups: Ints, size: float) -> tuple[Floats | None, float]:
+    """Compute the scores of the mean shift of some groups, and how long it is beyond chance."""
+    if shift is None or gaps.signatures is None:
+        return None, 0.0
+    mean = shift[groups].mean(0)
+    length = float(((mean @ gaps.signatures.root) ** 2).sum()) - gaps.signatures.chance / size
+    return mean @ gaps.signatures.weights, length
 
 
 def name_causes(gaps: Gaps, scope: Scope, real: Sequence[int]) -> list[Named]:
-    """Name the causes among columns ``real`` (one per attribute) that set a support apart, surest first."""
-    seen = [column for column in real if gaps.columns[column].attribute in gaps.measured]
+    """Name the causes among columns ``real`` (one per attribute) that set a support apart, surest first.
+
+    What somebody annotated is asked first, then how images look, then what was seen in the pixels: each only about what
+    the earlier ones leave. A look is asked after the alterations where one of them explains most of the shift, for
+    then it is the alteration that makes images look alike.
+    """
+    by_p = sorted(real, key=lambda column: (not _annotated(gaps, column), float(scope.p[column])))
+    chiefs = [c for c in by_p if _annotated(gaps, c)]
+    looks = [c for c in by_p if gaps.columns[c].attribute == LOOK]
+    altered = bool(looks) and _explained_share(gaps, scope) >= _MOST
     causes: list[Named] = []
-    unnamed = seen
-    if gaps.signatures is not None and scope.shift is not None:
-        causes, unnamed = _alterations(gaps, gaps.signatures, scope, seen)
-    ordered = causes + [Named(column) for column in sorted(unnamed, key=lambda c: scope.p[c])]
-    # The cause comes before its symptoms and before what it leaves, however small their p.
-    keys = {cause.column: float(scope.p[cause.column]) for cause in ordered}
-    if ordered:
-        keys[ordered[0].column] = min(float(scope.p[column]) for column in seen)
-    for column in real:
-        if column not in seen:
-            ordered.append(Named(column))
-            keys[column] = float(scope.p[column])
-    ordered.sort(key=lambda cause: keys[cause.column])
-    return _by_correlation(gaps, scope, ordered)
+    measured = [c for c in by_p if c not in chiefs and c not in looks]
+    for column in [*chiefs, *looks] if not altered else chiefs:
+        _add(gaps, scope, causes, Named(column))
+    seen = []
+    for column in measured:
+        if not _explained(gaps, scope, causes, column):
+            seen.append(column)
+    remaining = scope
+    for cause in causes[:1]:
+        if gaps.columns[cause.column].value is not None:
+            remaining = scope.value_by_value(gaps.columns[cause.column].attribute)
+    by_form, unnamed = list[Named](), seen
+    if gaps.signatures is not None and remaining.shift is not None:
+        by_form, unnamed = _alterations(gaps, gaps.signatures, remaining, seen)
+    if by_form and altered:
+        by_form[0] = replace(by_form[0], symptoms=(*by_form[0].symptoms, *looks))
+    for cause in [*by_form, *(Named(column) for column in sorted(unnamed, key=lambda c: scope.p[c]))]:
+        _add(gaps, scope, causes, cause)
+    return causes
+
+
+def _add(gaps: Gaps, scope: Scope, causes: list[Named], cause: Named) -> None:
+    """Add a cause to ``causes``, or as a symptom of the one among them that explains it."""
+    if cause.form is not None or not _explained(gaps, scope, causes, cause.column):
+        causes.append(cause)
+
+
+def _explained(gaps: Gaps, scope: Scope, causes: list[Named], column: int) -> bool:
+    """Tell whether one of ``causes`` explains a column, which then stands among its symptoms."""
+    z = scope.z[column]
+    for number, cause in enumerate(causes):
+        chief = gaps.columns[cause.column]
+        if chief.value is not None:  # value against value
+            remaining, related = abs(float(scope.value_by_value(chief.attribute).z[column])), True
+        else:
+            rho = float(np.clip(gaps.correlation[cause.column, column], -0.999, 0.999))
+            remaining = abs(z - rho * scope.z[cause.column]) / np.sqrt(1 - rho**2)
+            related = abs(rho) > 0.1
+        if related and not remaining >= max(_REMAINS * abs(z), _WEAK):
+            if gaps.columns[column].attribute not in ALTERED:
+                causes[number] = replace(cause, symptoms=(*cause.symptoms, column))
+            return True
+    return False
+
+
+def _explained_share(gaps: Gaps, scope: Scope) -> float:
+    """Return the part of the shift of the descriptors that the best alteration explains."""
+    if gaps.signatures is None or scope.shift is None or scope.length <= 0:
+        return 0.0
+    allowed = np.array([name in gaps.measured for name in FORM_ATTRIBUTES])
+    most = max(_project(gaps.signatures, sign * scope.shift).most(allowed) for sign in (1, -1))
+    return most / scope.length
 
 
 def _alterations(
@@ -158,31 +231,8 @@ def _alterations(
     return causes, [column for name, column in unnamed.items() if name not in ALTERED]
 
 
-def _by_correlation(gaps: Gaps, scope: Scope, ordered: Sequence[Named]) -> list[Named]:
-    """Merge causes that an earlier one explains by their correlation into its symptoms."""
-    causes: list[Named] = []
-    for cause in ordered:
-        z = scope.z[cause.column]
-        for number, earlier in enumerate(causes):
-            if cause.form is not None and earlier.form is not None:
-                continue  # told apart by their signatures
-            rho = float(np.clip(gaps.correlation[earlier.column, cause.column], -0.999, 0.999))
-            remaining = abs(z - rho * scope.z[earlier.column]) / np.sqrt(1 - rho**2)
-            if remaining < max(_REMAINS * abs(z), _WEAK) and abs(rho) > 0.1:
-                chief, other = earlier, cause
-                if abs(rho) > _SAME and _annotated(gaps, cause) and not _annotated(gaps, earlier):
-                    chief, other = cause, earlier  # one thing under two names: somebody has named it
-                hidden = gaps.columns[other.column].attribute in ALTERED
-                symptoms = (*chief.symptoms, *(() if hidden else (other.column,)), *other.symptoms)
-                causes[number] = replace(chief, symptoms=symptoms)
-                break
-        else:
-            causes.append(cause)
-    return causes
-
-
-def _annotated(gaps: Gaps, cause: Named) -> bool:
-    return gaps.columns[cause.column].attribute not in gaps.measured
+def _annotated(gaps: Gaps, column: int) -> bool:
+    return gaps.columns[column].attribute not in {*gaps.measured, LOOK}
 
 
 @dataclass(frozen=True, eq=False)
@@ -404,16 +454,18 @@ def _say(
     if len(columns) == 1:
         support, query = means[0]
         return f"'{column.attribute}' in {support:.0%} of the support, {query:.0%} of the queries"
-    ahead = max(range(len(columns)), key=lambda c: means[c][0] - means[c][1])
-    behind = min(range(len(columns)), key=lambda c: means[c][0] - means[c][1])
-    return f"{column.attribute}: support {_share(columns[ahead], means[ahead], 0)}, " + (
-        f"queries {_share(columns[behind], means[behind], 1)}"
+    return f"{column.attribute}: support {_shares(columns, means, 0)}, queries {_shares(columns, means, 1)}"
+
+
+def _shares(columns: Sequence[AttributeColumn], means: Sequence[tuple[float, float]], side: int) -> str:
+    """Say ``all side``, or ``80% side (against 10%), 15% top``: up to three values that are ahead on a side."""
+    ahead = [(each[side] - each[1 - side], number) for number, each in enumerate(means)]
+    chosen = [number for lead, number in sorted(ahead, key=lambda pair: -pair[0])[:3] if lead > 0.1] or [
+        max(ahead)[1]
+    ]
+    if means[chosen[0]][side] >= 0.995:
+        return f"all {columns[chosen[0]].value}"
+    return ", ".join(
+        f"{means[number][side]:.0%} {columns[number].value} (against {means[number][1 - side]:.0%})"
+        for number in chosen
     )
-
-
-def _share(column: AttributeColumn, means: tuple[float, float], side: int) -> str:
-    """Say ``all side`` or ``80 % side (queries 10 %)``."""
-    share, other = means[side], means[1 - side]
-    if share >= 0.995:
-        return f"all {column.value}"
-    return f"{share:.0%} {column.value} (against {other:.0%})"

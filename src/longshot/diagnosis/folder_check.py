@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 import longshot
-from longshot.base import UserError, claim_folder, claim_output, count, deliver_text, note
+from longshot.base import (
+    UserError,
+    claim_folder,
+    claim_output,
+    count,
+    deliver_text,
+    load_target,
+    note,
+    plugged,
+)
 from longshot.evaluation import ClassScore, count_confusions, score_classes
 from longshot.models import open_backbone
 from longshot.statistics import ConfusedPair, Interval, mean_interval, most_confused
@@ -21,19 +30,15 @@ if TYPE_CHECKING:
 
 Verdict: TypeAlias = Literal["passed", "failed", "undecided"]
 
-METHODS = (
-    "protonet",
-    "simpleshot",
-    "ridge",
-    "nearest-neighbour",
-)  # what is chosen among: fast at any number of classes
+# what is chosen among: fast at any number of classes
+METHODS = ("protonet", "simpleshot", "ridge", "nearest-neighbour")
 NETWORKS = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 REFERENCES = (1, 2, 3, 5, 10, 20, 50)  # photos per class along the curve
 TITLES = {
     "random": "random classes",
     "alike": "look-alike classes",
     "difficult": "difficult references",
-    "alike-difficult": "look-alike classes, difficult references",
+    "alike-difficult": "look-alike, difficult references",
     "all": "all classes at once",
 }
 _CHOICE, _REPORT = 1, 0  # seeds: the method is chosen on other tasks than those that are reported
@@ -224,9 +229,16 @@ def check(
     >>> [row.kind for row in checked.measured][0]
     'random'
     """
+    settings: dict[str, Any] = {**locals()}
     if need is not None and not 0 < need < 1:
         advice = f"write {{need:{need / 100:g}}} for {need:g} %" if 1 < need < 100 else "as in {need:0.9}"
         raise UserError(f"{{need:{need:g}}} is no accuracy between 0 and 1", advice)
+    for mark, target in plugged("checks").items():
+        if not isinstance(dataset, longshot.Dataset) and (Path(dataset) / mark).is_file():
+            checked: FolderCheck = load_target(target)(
+                **settings
+            )  # what a later wing knows, such as a shipped model
+            return checked
     from longshot.diagnosis.check_page import JUNIT, MARKDOWN, render_check
 
     if out is not None:
@@ -243,7 +255,7 @@ def check(
     sheet = longshot.show_dataset(data)
     size = _choose_sizes(data, sheet.copies, shot)
     folder = None if out is None else Path(out)
-    settings: dict[str, Any] = {"device": device, "engine": engine}
+    settings = {"device": device, "engine": engine}
     beds = _draw(data, chooser, size, tasks, draws, seed, settings)
     methods = _choose_methods(data, beds.pop("choice"), names, settings)
     if folder is not None:
@@ -324,6 +336,7 @@ def _installed() -> list[str]:
 def _choose_sizes(dataset: Dataset, copies: Any, shot: int) -> _Sizes:
     """Choose shots and queries that three of four classes have images for; UserError where nothing can be asked.
 
+    Half of the images beside the references are queries, so that there is a choice of difficult references.
     Of images that are ``copies`` of each other one counts, since tasks keep them apart.
     """
     sizes = dataset.sizes
@@ -338,21 +351,24 @@ def _choose_sizes(dataset: Dataset, copies: Any, shot: int) -> _Sizes:
         )
     typical = int(np.quantile(usable, 0.25))
     own_shot = min(shot, max(1, typical // 2))
-    query = min(10, max(1, typical - own_shot))
+    query = min(10, max(1, (typical - own_shot) // 2))
     if (usable >= own_shot + query).sum() < 2:
         own_shot = query = 1
     left_out = []
     if single := int((sizes < 2).sum()):
         left_out.append(f"{count(single, 'class', 'classes')} with a single image cannot take part")
     if small := int(((sizes >= 2) & (sizes < own_shot + query)).sum()):
-        kinds = f"fewer than {own_shot + query} images"
+        kinds = f"fewer than {own_shot + query} images, copies not counted,"
+        verb = "takes" if small == 1 else "take"
         left_out.append(
-            f"{count(small, 'class', 'classes')} with {kinds} take part only where all classes are asked"
+            f"{count(small, 'class', 'classes')} with {kinds} {verb} part only where all classes are asked"
         )
     if own_shot < shot:
         left_out.append(
             f"{own_shot} references per class in place of {shot}: a quarter of the classes has {typical} images"
         )
+    if own_shot + query >= typical:
+        left_out.append("classes are too small to choose difficult references: any are taken")
     most = int(np.quantile(usable, 0.5)) - 1
     references = tuple(k for k in sorted({*REFERENCES, own_shot}) if k <= most) or (1,)
     limit = max(1, _ANSWERS // len(usable) ** 2)
@@ -430,7 +446,6 @@ def _curve(
     photos = {
         name: bed.meta["sampler"]["shape"]["shot"] for name, bed in beds.items() if name.startswith("all")
     }
-    photos = {name: shot for name, shot in photos.items() if name == "all" or name[4:].isdigit()}
     return [
         (shot, mean_interval(_rows(results, name, backbone, method)["accuracy"].to_numpy()))
         for name, shot in sorted(photos.items(), key=lambda item: item[1])

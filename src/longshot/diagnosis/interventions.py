@@ -1,329 +1,207 @@
-"""Does a suspected cause hold? Take it away, evaluate again, and compare with a change that leaves it alone.
+"""Take suspected causes away, alone and together: supports are drawn again, like the queries in some of the causes.
 
-``replace``: the supports that have the cause are replaced by images of the same class without it. Any replacement
-brings accuracy back where supports were chosen to be difficult, so it is compared with two others of as many images:
+Let m causes be suspected. For every set C of them each support image is replaced by another image of its class that
+lies where a random query of the class lies in the causes of C, and where the support image itself lies in the others.
+So a value is compared with a value: where supports are sketches and queries photos, sketches are replaced by photos, or
+by other sketches. With v(C) the accuracy of a task with these supports,
 
-- *same*: the same supports, replaced by other images that have the cause as well. Only the cause differs.
-- *random*: supports of the same classes at random, replaced by any images. Where few images have the cause this takes
-  it away too.
+    points of cause j = Σ over C without j of |C|! (m − |C| − 1)! / m! · (v(C ∪ j) − v(C)),
 
-``pixels``: where the support looks altered, *same* are not other images but the very images of *without*, altered on
-their pixels in the form nearest to what is seen, and embedded. So nothing but the cause differs, and none of the
-dataset's images need have it.
+Shapley's value: what the cause adds, averaged over all orders in which causes can be taken away. The points add up to
+v(all) − v(none). The loss is v(all) minus accuracy: what the supports cost against supports like the queries. What is
+left, v(none) minus accuracy, belongs to these very images: others that share all their causes do not cost it.
 
-All are drawn several times, and a task's number is the mean over its draws. With a_t, w_t, s_t and r_t the accuracy of
-task t as it is, without the cause, with the same cause and after random replacement,
-
-    gain = mean (w_t − a_t),  recovered = mean (w_t − s_t) ± t_{n−1} · s / √n,  beyond_random = mean (w_t − r_t) ± …
-
-Where other images that have the cause are missing, recovered is taken against random replacement. A cause holds when
-recovered is above 0 and its p (paired t test), corrected by Holm over all kinds, is at most 0.05; so its 95 % interval
-never includes the control.
+Accuracy is taken on fresh queries: other images of the class, each where one of the task's queries lies in all causes.
+So what was chosen against the very queries of a task is not taken for a cause. Images are nearest where the sum over
+causes of the difference of ranks (0 or 1 for values) is smallest, in the classes in which a cause is suspected. All is
+drawn several times.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import factorial
 from typing import TypeAlias
 
 import numpy as np
 
-from longshot.base import Floats, Ints, TaskRows, count, progress
+from longshot.base import Bools, Floats, Ints, Ragged, TaskRows, progress
 from longshot.diagnosis.attribute_gaps import Groups
-from longshot.diagnosis.suspicions import MEANINGS, Suspicion
-from longshot.diagnosis.swaps import Swaps, plan_swaps
-from longshot.statistics import Interval, holm, mean_interval, plus_minus, t_p_value
+from longshot.diagnosis.suspicions import Suspicion, members_of
 
-DRAWS = 5  # replacements drawn per task
-LEVEL = 0.05  # chance of claiming any cause that does not hold
-REPLACE, PIXELS = "replace", "pixels"
+DRAWS = 4  # how often supports and queries are drawn
+ADDED = 3  # images that a remedy adds to a class
 Evaluate: TypeAlias = Callable[[TaskRows], Floats]  # tasks → accuracy of each, [T]
-EvaluateAltered: TypeAlias = Callable[[Suspicion, Swaps], Floats]  # → accuracy of each task of ``without``
+_ANY = 0.05  # of a difference of ranks: images as near as this are drawn at random
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """Supports of one class of one task, and the images that took their place: keys, in order."""
-
-    task: int
-    class_name: str
-    removed: tuple[str, ...]
-    added: tuple[str, ...]
-    towards: str = ""  # the class that the support leans to
-
-
-@dataclass(frozen=True)
-class Intervention:
-    """What came back when one suspected cause was taken away from the tasks of a dataset.
+@dataclass(frozen=True, eq=False)
+class Redrawn:
+    """Supports and queries of T tasks drawn again R times, as rows of the dataset.
 
     Attributes
     ----------
-    dataset, kind : str
-        Where, and which cause.
-    how : {"replace", "pixels"}
-        By other images, or by altering images.
-    suspected, of : int
-        Tasks in which it is suspected, and tasks of the dataset.
-    tasks : int
-        Tasks in which it could be taken away: n of the intervals.
-    images : int
-        Images exchanged or altered, over these tasks.
-    accuracy : float, optional
-        Mean over these tasks as they are.
-    against : {"same", "random"}
-        The control behind ``recovered``.
-    gain, control, random : Interval, optional
-        Change of accuracy without the cause, under the control, and after random replacement. None where n is 0.
-    recovered, beyond_random : Interval, optional
-        ``gain`` minus ``control`` and minus ``random``, paired by task.
-    p, adjusted : float, optional
-        Of ``recovered``, and after Holm's correction over all kinds; None where n is below 2.
-    holds : bool
-        Whether it is claimed.
-    shared : float, optional
-        Share of the images that came at random which have the cause too.
-    notes : tuple of str
-        Why it could not be taken away, or not everywhere.
-    by_task : mapping
-        Task number → recovered.
-    examples : tuple of Exchange
-        What was exchanged, in the first draw.
+    bound : TaskRows
+        The tasks as they are.
+    supports : ints [2^m, R, M]
+        In place of the M flat supports: number C has the causes like the queries whose bits are set.
+    queries : ints [R, Q]
+        In place of the Q flat queries.
+    fresh : bool
+        Whether the queries are other images in every class; else all are the tasks' own.
     """
 
-    dataset: str
-    kind: str
-    how: str
-    suspected: int
-    of: int
-    tasks: int = 0
-    images: int = 0
-    accuracy: float | None = None
-    gain: Interval | None = None
-    against: str = "random"
-    control: Interval | None = None
-    random: Interval | None = None
-    recovered: Interval | None = None
-    beyond_random: Interval | None = None
-    p: float | None = None
-    adjusted: float | None = None
-    holds: bool = False
-    shared: float | None = None
-    notes: tuple[str, ...] = ()
-    by_task: Mapping[int, float] = field(default_factory=dict)
-    examples: tuple[Exchange, ...] = ()
+    bound: TaskRows
+    supports: Ints
+    queries: Ints
+    fresh: bool
 
-    @property
-    def meaning(self) -> str:
-        """Describe the kind in words."""
-        return MEANINGS.get(self.kind, self.kind)
-
-    @property
-    def sentence(self) -> str:
-        """Say ``because of blur: 31 of 60 tasks, 9.4 ± 2.1 points come back``, or that it does not hold."""
-        where = f"{self.meaning}: {self.tasks:,} of {count(self.of, 'task')}"
-        if self.recovered is None:
-            return (
-                f"{self.meaning}: suspected in {self.suspected:,} of {count(self.of, 'task')}, but not tested"
-            )
-        points, verb = (
-            say_points(self.recovered),
-            "come back" if self.holds else "come back, which may be chance",
+    def tasks(self, supports: Ints, draw: int) -> TaskRows:
+        """Return the tasks with these supports [M] and the queries of a draw."""
+        return replace(
+            self.bound,
+            support=self.bound.support.with_values(supports),
+            query=self.bound.query.with_values(self.queries[draw]),
         )
-        if self.against == "random":
-            compared = " against replacing as many at random"
-        else:
-            compared = f" ({say_points(self.beyond_random, signed=True)} against replacing as many at random)"
-        return f"{'because of' if self.holds else 'not shown:'} {where}, {points} points {verb}{compared}"
 
 
-def say_points(interval: Interval | None, *, signed: bool = False) -> str:
-    """Return an interval in points of accuracy; a dash where there is none."""
-    return "–" if interval is None else plus_minus(interval.mean, interval.half, "points", signed=signed)
-
-
-def replace_suspects(
+def redraw(
     suspicions: Sequence[Suspicion],
     bound: TaskRows,
     groups: Groups,
     offsets: Ints,
-    evaluate: Evaluate,
     *,
-    evaluate_altered: EvaluateAltered | None = None,
-    dataset: str = "",
-    keys: Callable[[Ints], Sequence[str]] | None = None,
-    class_names: Sequence[str] = (),
     draws: int = DRAWS,
     seed: int = 0,
-) -> list[Intervention]:
-    """Replace the suspected supports, kind by kind; all draws and the control of a kind are one evaluation.
+) -> Redrawn:
+    """Draw supports and queries again; what is drawn depends on the task's number, the class and the seed alone.
 
     Parameters
     ----------
-    suspicions : sequence of Suspicion
-        The kinds to try.
+    suspicions : sequence [m] of Suspicion
+        The causes.
     bound : TaskRows
-        T tasks of one dataset.
+        T tasks.
     groups : Groups
         Their classes.
     offsets : ints [C + 1]
         Where the rows of each class begin and end.
-    evaluate : callable
-        TaskRows → accuracy of each task.
-    evaluate_altered : callable, optional
-        The same for the tasks of ``Swaps.without`` with the images that came in altered; without it, alterations are
-        compared with other images as well.
-    dataset : str
-        Its name.
-    keys : callable, optional
-        Rows → keys, for ``examples``; without it there are none.
-    class_names : sequence [C]
-        Names of the dataset's classes, for notes and examples.
     draws : int
-        How often replacements are drawn.
+        R.
     seed : int
-        Another seed draws others.
-
-    Returns
-    -------
-    list of Intervention
-        One per kind; ``adjusted`` and ``holds`` are not set yet (``judge_interventions`` sets them over all).
+        Another seed draws other images.
     """
-    before = evaluate(bound)
-    interventions = []
-    with progress("replace", total=len(suspicions), unit="causes") as bar:
-        for suspicion in suspicions:
-            by_pixels = evaluate_altered is not None and suspicion.altered
-            if by_pixels:
-                suspicion = suspicion.only_altered()
-            swaps = plan_swaps(
-                suspicion, bound, groups, offsets, draws=draws, seed=seed, paired=not by_pixels
-            )
-            tried = Intervention(
-                dataset,
-                suspicion.kind,
-                PIXELS if by_pixels else REPLACE,
-                suspected=len(np.unique(groups.task[suspicion.groups])),
-                of=len(bound),
-                notes=_notes(suspicion, swaps, groups, class_names, by_pixels),
-            )
-            if swaps is not None:
-                n = len(swaps.positions)
-                arms = [swaps.without, swaps.at_random, *([] if swaps.same is None else [swaps.same])]
-                accuracy = evaluate(TaskRows.concat(arms)).reshape(len(arms), draws, n).mean(1)
-                same = None if swaps.same is None else accuracy[2]
-                if by_pixels and evaluate_altered is not None:
-                    same = evaluate_altered(suspicion, swaps).reshape(draws, n).mean(0)
-                tried = replace(
-                    measured(
-                        tried,
-                        bound.tasks[swaps.positions],
-                        before[swaps.positions],
-                        without=accuracy[0],
-                        random=accuracy[1],
-                        same=same,
-                    ),
-                    images=swaps.images,
-                    shared=swaps.shared,
-                    examples=_examples(suspicion, swaps, bound, groups, keys, class_names),
-                )
-            interventions.append(tried)
+    sets = 1 << len(suspicions)
+    nominal = np.array([each.nominal for each in suspicions], np.bool_)
+    taken = (np.arange(sets)[:, None] >> np.arange(len(suspicions)) & 1).astype(np.bool_)
+    supports = np.tile(bound.support.values, (sets, draws, 1))
+    queries = np.tile(bound.query.values, (draws, 1))
+    fresh = True
+    sides = (members_of(side, len(groups)) for side in (groups.support_group, groups.query_group))
+    for group, (held, questions) in enumerate(zip(*sides, strict=True)):
+        if not len(held) or not len(questions):
+            continue
+        start = int(offsets[groups.label[group]])
+        size = int(offsets[groups.label[group] + 1]) - start
+        values = np.empty((size, len(suspicions)))
+        for cause, suspicion in enumerate(suspicions):
+            values[:, cause] = suspicion.values[group] if suspicion.suspected[group] else np.nan
+        support, query = groups.support[held] - start, groups.query[questions] - start
+        pool = np.setdiff1d(np.arange(size), np.concatenate([support, query]))
+        # What is like the queries is shared between the fresh queries and the supports.
+        codes = np.nan_to_num(values[:, nominal], nan=-1)
+        alike = int((codes[pool][:, None] == codes[query]).all(2).any(1).sum())
+        spare = min(len(query), (len(pool) - len(support)) // 2, max(alike - len(support), alike // 2))
+        fresh &= spare >= min(len(query), 2)
+        if len(pool) < len(support):
+            continue  # too few other images: the class stays as it is
+        for draw in range(draws):
+            entropy = [seed, draw, int(bound.tasks[groups.task[group]]), int(groups.position[group])]
+            generator = np.random.default_rng(entropy)
+            free = pool
+            if spare > 0:
+                asks = values[generator.permutation(query)[:spare]]
+                chosen = pool[_nearest(asks[None], values[pool], nominal, generator)[0]]
+                queries[draw, questions] = start + np.resize(chosen, len(query))
+                free = np.setdiff1d(pool, chosen)
+            partner = values[generator.choice(query, len(support))]
+            aims = np.where(taken[:, None], partner, values[support])
+            supports[:, draw, held] = start + free[_nearest(aims, values[free], nominal, generator)]
+    return Redrawn(bound, supports, queries if fresh else np.tile(bound.query.values, (draws, 1)), fresh)
+
+
+def _nearest(aims: Floats, values: Floats, nominal: Bools, generator: np.random.Generator) -> Ints:
+    """Choose for each set of aims [S, k, m] the nearest of some images [P, m], none of them twice; [S, k]."""
+    apart = np.abs(aims[:, :, None] - values)
+    apart = np.nan_to_num(np.where(nominal, apart > 0, apart)).sum(-1)
+    apart += _ANY * generator.random(apart.shape[1:])
+    chosen = np.empty(aims.shape[:2], np.int64)
+    each = np.arange(len(aims))
+    for slot in generator.permutation(aims.shape[1]):
+        chosen[:, slot] = apart[:, slot].argmin(1)
+        apart[each, :, chosen[:, slot]] = np.inf
+    return chosen
+
+
+def worths(redrawn: Redrawn, evaluate: Evaluate) -> tuple[Floats, Floats]:
+    """Evaluate all sets of causes taken away [2^m, T], and the tasks' own supports [T]; means over the draws."""
+    sets, draws, _ = redrawn.supports.shape
+    total = np.zeros((sets + 1, len(redrawn.bound)))
+    with progress("take causes away", total=draws, unit="draws") as bar:
+        for draw in range(draws):
+            arms = [*redrawn.supports[:, draw], redrawn.bound.support.values]
+            tasks = TaskRows.concat([redrawn.tasks(supports, draw) for supports in arms])
+            total += evaluate(tasks).reshape(sets + 1, -1)
             bar.advance()
-    return interventions
+    return total[:-1] / draws, total[-1] / draws
 
 
-def measured(
-    tried: Intervention, tasks: Ints, before: Floats, *, without: Floats, random: Floats, same: Floats | None
-) -> Intervention:
-    """Fill in an intervention from the accuracy of n tasks before, without the cause and under controls."""
-    control = random if same is None else same
-    difference = without - control
+def shapley(worth: Floats) -> Floats:
+    """Divide worth[all] − worth[none] among m causes; [2^m, T] to [m, T].
+
+    >>> shapley(np.array([[0.0], [2.0], [1.0], [4.0]])).ravel().tolist()
+    [2.5, 1.5]
+    """
+    m = len(worth).bit_length() - 1
+    points = np.zeros((m, worth.shape[1]))
+    for cause in range(m):
+        for without in range(len(worth)):
+            if not without >> cause & 1:
+                size = without.bit_count()
+                weight = factorial(size) * factorial(m - size - 1) / factorial(m)
+                points[cause] += weight * (worth[without | 1 << cause] - worth[without])
+    return points
+
+
+def grown(redrawn: Redrawn, draw: int, arm: int, groups: Groups, chosen: Ints | None = None) -> TaskRows:
+    """Return tasks with up to three images of an arm added to each class.
+
+    Parameters
+    ----------
+    redrawn : Redrawn
+        Where the images come from.
+    draw, arm : int
+        Which of them.
+    groups : Groups
+        The classes of the tasks.
+    chosen : ints [K], optional
+        Return one task for each of these groups, in which that class alone grows.
+    """
+    tasks = redrawn.tasks(redrawn.bound.support.values, draw)
+    members = [each[:ADDED] for each in members_of(groups.support_group, len(groups))]
+    if chosen is not None:
+        tasks, members = tasks.take(groups.task[chosen]), [members[group] for group in chosen]
+    lengths = [len(each) for each in members]
+    at = np.concatenate(members)
+    owners = np.repeat(groups.task if chosen is None else np.arange(len(chosen)), lengths)
+    order = np.argsort(np.concatenate([tasks.support.owners, owners]), kind="stable")
+    counts = tasks.support.lengths + np.bincount(owners, minlength=len(tasks))
+    rows = np.concatenate([tasks.support.values, redrawn.supports[arm, draw][at]])
+    labels = np.concatenate([tasks.support_label.values, redrawn.bound.support_label.values[at]])
     return replace(
-        tried,
-        tasks=len(tasks),
-        accuracy=float(before.mean()),
-        against="random" if same is None else "same",
-        gain=mean_interval(without - before),
-        control=mean_interval(control - before),
-        random=mean_interval(random - before),
-        recovered=mean_interval(difference),
-        beyond_random=mean_interval(without - random),
-        p=p_of_mean(difference),
-        by_task=dict(zip(tasks.tolist(), difference.tolist(), strict=True)),
-    )
-
-
-def judge_interventions(interventions: Sequence[Intervention], *, level: float = LEVEL) -> list[Intervention]:
-    """Correct for the number of kinds and say which hold; those that bring back most come first."""
-    tested = [each for each in interventions if each.p is not None]
-    adjusted = dict(zip(map(id, tested), holm([each.p or 0.0 for each in tested]).tolist(), strict=True))
-    judged = []
-    for each in interventions:
-        p = adjusted.get(id(each))
-        holds = p is not None and p <= level and each.recovered is not None and each.recovered.mean > 0
-        judged.append(replace(each, adjusted=p, holds=holds))
-    return sorted(
-        judged,
-        key=lambda each: (not each.holds, -(each.recovered.mean if each.recovered else -math.inf), each.kind),
-    )
-
-
-def p_of_mean(values: Floats) -> float | None:
-    """Compute the two-sided p of the t test that the mean of n values is 0; None for fewer than two."""
-    if len(values) < 2:
-        return None
-    mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
-    if error == 0:
-        return 0.0 if mean else 1.0
-    return t_p_value(mean / error, len(values) - 1)
-
-
-def _notes(
-    suspicion: Suspicion, swaps: Swaps | None, groups: Groups, class_names: Sequence[str], by_pixels: bool
-) -> tuple[str, ...]:
-    """Say in one sentence where images with or without the cause are missing or too few."""
-
-    def named(members: Ints) -> str:
-        labels = np.unique(groups.label[members])
-        name = f" (first '{class_names[labels[0]]}')" if len(class_names) else ""
-        return f"{count(len(labels), 'class', 'classes')}{name}"
-
-    if swaps is None:
-        return (
-            f"{suspicion.kind}: not tested, for no image outside the tasks is without it, in "
-            f"{named(suspicion.groups)}; replacement needs at least 1 per class.",
-        )
-    notes = []
-    if len(swaps.barren):
-        notes.append(f"no other image is without it in {named(swaps.barren)}")
-    if len(swaps.spent):
-        notes.append(f"no other image has it to compare with in {named(swaps.spent)}")
-    if len(swaps.scarce):
-        notes.append(f"too few other images for every support in {named(swaps.scarce)}")
-    if swaps.same is None and not by_pixels:
-        notes.append(
-            "too few other images have it, so that random replacement is the only control "
-            f"({swaps.shared:.0%} of its images have it)"
-        )
-    return (f"{suspicion.kind}: {'; '.join(notes)}.",) if notes else ()
-
-
-def _examples(
-    suspicion: Suspicion,
-    swaps: Swaps,
-    bound: TaskRows,
-    groups: Groups,
-    keys: Callable[[Ints], Sequence[str]] | None,
-    class_names: Sequence[str],
-) -> tuple[Exchange, ...]:
-    if keys is None:
-        return ()
-    exchanges = []
-    towards = {} if suspicion.towards is None else dict(zip(suspicion.groups, suspicion.towards, strict=True))
-    for swap in swaps.first:
-        task = int(bound.tasks[groups.task[swap.group]])
-        name = class_names[int(groups.label[swap.group])] if len(class_names) else ""
-        leans = class_names[int(towards[swap.group])] if swap.group in towards and len(class_names) else ""
-        exchanges.append(Exchange(task, name, tuple(keys(swap.removed)), tuple(keys(swap.added)), leans))
-    return tuple(exchanges)
+        tasks,
+        support=Ragged.from_lengths(rows[order], counts),
+        support_label=Ragged.from_lengths(labels[order], counts),
+        planned=None,
+    ).by_label()

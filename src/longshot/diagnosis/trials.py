@@ -1,36 +1,38 @@
-"""Suspected causes of one dataset's tasks, put to the trial: features, suspicions, interventions, uniform supports.
+"""What the supports of a testbed cost, by which causes, and what to do about it: the account, and remedies.
 
-The account is what the supports of a testbed cost against uniform ones, and how much of it is explained by what.
+All suspected causes are taken away jointly (``interventions``). Those whose points are above 0 (p of the t test,
+corrected by Holm over the causes of all datasets, at most 0.05) remain. Images are drawn again for these alone, and
+what they bring makes up the account. Where together they bring more than the loss, by chance, all are scaled to it.
+
+A remedy adds up to three images to one class, drawn like the queries in the causes that remain. One half of the draws
+chooses the classes for which it pays most. The other half, with other images and other queries, says what it brings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from longshot.base import Floats, Ints, TaskRows, UserError, count, pick_device
-from longshot.diagnosis.attribute_gaps import Gaps
+from longshot.diagnosis.attribute_gaps import Gaps, Groups
 from longshot.diagnosis.interventions import (
+    ADDED,
     DRAWS,
-    Intervention,
-    judge_interventions,
-    replace_suspects,
-    say_points,
+    Evaluate,
+    Redrawn,
+    grown,
+    redraw,
+    shapley,
+    worths,
 )
-from longshot.diagnosis.suspicions import (
-    EMBEDDED,
-    Suspicion,
-    suspect_attributes,
-    suspect_embeddings,
-    suspect_labels,
-)
-from longshot.diagnosis.swaps import EmbedTwins, Swaps, altered_arm, uniform_supports
+from longshot.diagnosis.suspicions import LEANING, MATCHES, MEANINGS, Suspicion, members_of, suspicions_of
 from longshot.models import suspects_of
 from longshot.reports import class_names
-from longshot.statistics import Interval, bootstrap, mean_interval
+from longshot.statistics import Interval, bootstrap, holm, mean_interval, plus_minus, t_p_value
 
 if TYPE_CHECKING:
     from longshot import Testbed
@@ -38,12 +40,79 @@ if TYPE_CHECKING:
     from longshot.models import Features
 
 
-UNEXPLAINED = "none of what is measured"
+UNEXPLAINED = "these very images: others that share their causes do not cost it"
+LEVEL = 0.05  # chance of claiming any cause that does not hold
+_EXAMPLES = 2  # of a cause, with pictures
+_REMEDIES = 5  # classes at most
+_FEWEST = 5  # tasks that a remedy is measured on
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Supports of one class of one task, and images in their place or beside them: keys, in order."""
+
+    task: int
+    class_name: str
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    towards: str = ""  # the class that the support leans to
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """One suspected cause of a dataset's tasks, taken away together with the others.
+
+    Attributes
+    ----------
+    dataset, kind : str
+        Where, and which cause.
+    suspected, of : int
+        Tasks in which it is suspected, and tasks of the dataset.
+    points : Interval
+        What it costs: its Shapley value, a mean over tasks.
+    p, adjusted : float, optional
+        Of ``points``, and after Holm's correction; None where there are fewer than two tasks.
+    holds : bool
+        Whether it is claimed.
+    by_task : mapping
+        Task number → points.
+    examples : tuple of Exchange
+        What was exchanged, in the first draw.
+    """
+
+    dataset: str
+    kind: str
+    suspected: int
+    of: int
+    points: Interval
+    p: float | None = None
+    adjusted: float | None = None
+    holds: bool = False
+    by_task: Mapping[int, float] = field(default_factory=dict)
+    examples: tuple[Exchange, ...] = ()
+
+    @property
+    def meaning(self) -> str:
+        """Describe the kind in words."""
+        return MEANINGS.get(self.kind, self.kind)
+
+    @property
+    def sentence(self) -> str:
+        """Say ``because of blur: 9.4 ± 2.1 points, suspected in 31 of 60 tasks``, or that it does not hold."""
+        where = f"suspected in {self.suspected:,} of {count(self.of, 'task')}"
+        if self.holds:
+            return f"because of {self.meaning}: {say_points(self.points)} points, {where}"
+        return f"not shown: {self.meaning}, {say_points(self.points)} points, which may be chance; {where}"
+
+
+def say_points(interval: Interval | None, *, signed: bool = False) -> str:
+    """Return an interval in points of accuracy; a dash where there is none."""
+    return "–" if interval is None else plus_minus(interval.mean, interval.half, "points", signed=signed)
 
 
 @dataclass(frozen=True)
 class Share:
-    """A kind's part: the tasks counted under it, and the points it brings back, as a mean over all tasks."""
+    """A kind's part of the loss: the tasks in which it is suspected, and its points as a mean over all tasks."""
 
     kind: str
     meaning: str
@@ -53,131 +122,124 @@ class Share:
 
 @dataclass(frozen=True)
 class Account:
-    """Of one dataset's tasks: accuracy, that with uniform supports, and what of the difference is explained.
+    """Of one dataset's tasks: accuracy, that with supports like the queries, and what the difference is made of.
 
-    ``cost`` is uniform minus accuracy. Every task is counted once, under the first of the kinds that hold which is
-    suspected in it: attributes and labels before shifts in embedding space, and those that bring back most first.
-    ``shares`` end with what none of the kinds explains. ``share`` is the explained part of the cost. Where the interval
-    of the cost is not above 0, nothing is divided: ``share`` is None, ``shares`` is empty.
+    Attributes
+    ----------
+    dataset : str
+        Its name.
+    of : int
+        Tasks.
+    fresh : bool
+        Whether all but ``own`` is measured on fresh queries.
+    own, accuracy : Interval
+        Accuracy on the tasks' own queries, and on those of the account.
+    reference : Interval
+        With supports like the queries.
+    loss : Interval
+        ``reference`` minus ``accuracy``.
+    share : Interval, optional
+        The part of the loss that causes explain. None where the interval of the loss is not above 0: then nothing is
+        divided, and ``shares`` is empty.
+    shares : tuple of Share
+        They add up to the loss; the last one is what nothing explains.
     """
 
     dataset: str
-    accuracy: Interval
-    uniform: Interval
-    cost: Interval
-    explained: int
     of: int
+    fresh: bool
+    own: Interval
+    accuracy: Interval
+    reference: Interval
+    loss: Interval
     share: Interval | None
     shares: tuple[Share, ...]
 
     @property
     def sentence(self) -> str:
         """Say the account in one sentence."""
+        on = (
+            "on fresh queries"
+            if self.fresh
+            else "on the tasks' own queries, for classes are too small for fresh ones"
+        )
         if self.share is None:
             return (
-                f"{self.dataset}: its supports are not shown to be harder than uniform ones, against which they cost "
-                f"{say_points(self.cost)} points, so that there is no difficulty to divide among causes."
+                f"{self.dataset}: supports like the queries are not shown to be easier ({say_points(self.loss)} points "
+                f"{on}), so that there is no loss to divide among causes."
             )
-        part = f" ({100 * self.share.mean:.0f} %)"
+        bounds = ""
         if self.share.low is not None and self.share.high is not None:
-            bounds = f"{100 * self.share.low:.0f} to {100 * self.share.high:.0f}"
-            part = f" ({100 * self.share.mean:.0f} %, 95 % interval {bounds} %)"
-        explained = sum(share.points.mean for share in self.shares[:-1])
+            bounds = f", 95 % interval {100 * self.share.low:.0f} to {100 * self.share.high:.0f} %"
         return (
-            f"{self.dataset}: {self.explained:,} of {count(self.of, 'task')} have a cause that holds; of the "
-            f"{say_points(self.cost)} points that these supports cost against uniform ones {100 * explained:.1f} are "
-            f"explained{part}, and {say_points(self.shares[-1].points)} by {UNEXPLAINED}."
+            f"{self.dataset}: {say_points(self.loss)} points of accuracy are lost against supports like the queries "
+            f"({say_points(self.accuracy)} instead of {say_points(self.reference)}, {on}). Causes explain "
+            f"{100 * self.share.mean:.0f} % of it{bounds}."
         )
 
 
-def make_account(
-    dataset: str, tasks: Ints, accuracy: Floats, uniform: Floats, interventions: Sequence[Intervention]
-) -> Account:
-    """Divide what the supports cost among the kinds that hold.
+@dataclass(frozen=True)
+class Remedy:
+    """What adding a few images to a class brings, measured on queries and images that did not choose the class.
 
-    Parameters
+    Attributes
     ----------
-    dataset : str
-        Its name.
-    tasks : ints [T]
-        Task numbers.
-    accuracy, uniform : arrays [T]
-        Accuracy of each task as it is, and with uniform supports.
-    interventions : sequence of Intervention
-        Judged, in order.
-
-    Returns
-    -------
-    Account
-        The interval of ``share`` is a bootstrap over tasks of Σ explained / Σ cost.
+    dataset, class_name : str
+        Where; an empty name is every class at once.
+    added : int
+        Images added per class.
+    causes : tuple of str
+        In what they are like the queries, unlike the supports: domain, nearness to other classes.
+    tasks : int
+        That have the class: n of the intervals.
+    gain : Interval
+        Change of accuracy of these tasks.
+    control : Interval
+        The change when as many images like the supports are added.
+    example : Exchange, optional
+        The supports of one task, and what was added.
     """
-    cost = uniform - accuracy
-    owner = np.full(len(tasks), -1)
-    points = np.zeros(len(tasks))
-    holding = [each for each in interventions if each.holds and each.dataset == dataset]
-    holding.sort(key=lambda each: each.kind in EMBEDDED)  # what a person can see comes first
-    for number, each in enumerate(holding):
-        recovered = np.array([each.by_task.get(int(task), np.nan) for task in tasks])
-        counted = (owner < 0) & np.isfinite(recovered)
-        owner[counted], points[counted] = number, recovered[counted]
-    shares = [
-        Share(
-            each.kind,
-            each.meaning,
-            int((owner == number).sum()),
-            mean_interval(np.where(owner == number, points, 0.0)),
-        )
-        for number, each in enumerate(holding)
-        if (owner == number).any()
-    ]
-    shares.append(Share("", UNEXPLAINED, int((owner < 0).sum()), mean_interval(cost - points)))
-    interval = mean_interval(cost)
-    share = None
-    if interval.low is not None and interval.low > 0:
-        share = bootstrap(
-            len(tasks), lambda rows: points[rows].sum(1) / cost[rows].sum(1), method="percentile"
-        )
-    else:
-        shares = []
-    return Account(
-        dataset=dataset,
-        accuracy=mean_interval(accuracy),
-        uniform=mean_interval(uniform),
-        cost=interval,
-        explained=int((owner >= 0).sum()),
-        of=len(tasks),
-        share=share,
-        shares=tuple(shares),
-    )
 
+    dataset: str
+    class_name: str
+    added: int
+    causes: tuple[str, ...]
+    tasks: int
+    gain: Interval
+    control: Interval
+    example: Exchange | None = None
 
-WAYS_TO_INTERVENE = ("none", "replace", "pixels")
+    @property
+    def sentence(self) -> str:
+        """Say ``add 3 photos like these to class 'dog': +6.1 ± 1.4 points``."""
+        where = f"class '{self.class_name}'" if self.class_name else "every class"
+        return (
+            f"add {count(self.added, 'photo')} like these to {where}: {say_points(self.gain, signed=True)} points "
+            f"over {count(self.tasks, 'task')} ({say_points(self.control, signed=True)} if they are like the supports)"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One dataset's tasks: their interventions, not judged yet, and accuracy as they are and with uniform supports."""
+    """The tasks of one dataset with all that is needed to draw and evaluate them again; ``first`` is not judged yet."""
 
     dataset: str
-    interventions: Sequence[Intervention]
-    tasks: Ints  # [T] numbers
-    accuracy: Floats  # [T]
-    uniform: Floats  # [T]
+    bound: TaskRows
+    groups: Groups
+    offsets: Ints
+    suspicions: Sequence[Suspicion]
+    evaluate: Evaluate
+    keys: Callable[[Ints], tuple[str, ...]]
+    names: Sequence[str]  # of the dataset's classes
+    first: Sequence[Intervention]
 
 
-def check_intervention(intervene: str, backbone: object) -> None:
-    """Raise UserError for an unknown way to intervene, or for one without a backbone to evaluate with."""
-    if intervene not in WAYS_TO_INTERVENE:
-        raise UserError(f"{{intervene}} is '{intervene}', but it must be {', '.join(WAYS_TO_INTERVENE)}.")
-    if intervene != "none" and backbone is None:
+def check_intervention(intervene: bool, backbone: object) -> None:
+    """Raise UserError where causes are to be taken away without a backbone to evaluate with."""
+    if intervene and backbone is None:
         raise UserError(
-            f"{{intervene:{intervene}}} evaluates tasks again, and no backbone is chosen",
+            "{intervene} evaluates tasks again, and no backbone is chosen",
             "choose one, as in {backbone:pixels}",
-        )
-    if intervene == "pixels" and (not isinstance(backbone, str) or backbone.startswith("npy:")):
-        raise UserError(
-            "{intervene:pixels} embeds altered images, and the backbone is not the name of a network",
-            "choose one, as in {backbone:pixels}, or {intervene:replace}",
         )
 
 
@@ -191,59 +253,221 @@ def try_causes(
     method: str = "protonet",
     device: str = "auto",
     draws: int = DRAWS,
-    embed_pairs: EmbedTwins | None = None,
 ) -> Trial:
-    """Take every suspected cause away from the tasks of one dataset, and evaluate them with uniform supports too.
-
-    With ``embed_pairs`` the control of an alteration are the same images altered on their pixels.
-    """
+    """Take all suspected causes away from the tasks of one dataset, jointly."""
     from longshot.evaluation import spread_accuracies
     from longshot.models import feature_method
 
-    chosen = feature_method(method)
-    where = pick_device(device)
-
-    def evaluate(tasks: TaskRows) -> Floats:
-        return spread_accuracies(tasks, chosen, features.array, where)
-
-    groups, offsets = gaps.groups, features.offsets
-
-    def evaluate_altered(suspicion: Suspicion, swaps: Swaps) -> Floats:
-        assert embed_pairs is not None
-        rows = len(features.keys)
-        tasks, twins = altered_arm(suspicion, swaps, bound, groups, rows, embed_pairs)
-        joined = np.concatenate([features.array, twins.astype(features.array.dtype)])
-        return spread_accuracies(tasks, chosen, joined, where)
-
-    interventions = replace_suspects(
-        suspicions_of(gaps, features),
+    chosen, where = feature_method(method), pick_device(device)
+    suspicions = suspicions_of(gaps, features, suspects_of(features))
+    trial = Trial(
+        dataset.name,
         bound,
-        groups,
-        offsets,
-        evaluate,
-        evaluate_altered=None if embed_pairs is None else evaluate_altered,
-        dataset=dataset.name,
-        keys=lambda rows: [str(dataset.keys[int(row)].as_py()) for row in rows],
-        class_names=class_names(list(dataset.class_ids), testbed.labels.get(dataset.name)),
-        draws=draws,
+        gaps.groups,
+        features.offsets,
+        suspicions,
+        lambda tasks: spread_accuracies(tasks, chosen, features.array, where),
+        lambda rows: tuple(str(dataset.keys[int(row)].as_py()) for row in rows),
+        class_names(list(dataset.class_ids), testbed.labels.get(dataset.name)),
+        (),
     )
-    uniform = evaluate(uniform_supports(bound, groups, offsets, draws=draws)).reshape(draws, -1).mean(0)
-    return Trial(dataset.name, interventions, bound.tasks, evaluate(bound), uniform)
+    redrawn = redraw(suspicions, bound, gaps.groups, features.offsets, draws=draws)
+    points = shapley(worths(redrawn, trial.evaluate)[0]) if suspicions else np.empty((0, len(bound)))
+    return replace(
+        trial, first=[_measured(trial, each, row) for each, row in zip(suspicions, points, strict=True)]
+    )
 
 
-def suspicions_of(gaps: Gaps, features: Features) -> list[Suspicion]:
-    """Collect everything that is suspected: attributes, shifts in embedding space, doubtful labels."""
-    return [
-        *suspect_attributes(gaps, features.offsets),
-        *suspect_embeddings(features, gaps.groups),
-        *suspect_labels(suspects_of(features), gaps.groups),
-    ]
+def _measured(trial: Trial, suspicion: Suspicion, points: Floats) -> Intervention:
+    return Intervention(
+        trial.dataset,
+        suspicion.kind,
+        len(np.unique(trial.groups.task[suspicion.suspected])),
+        len(points),
+        mean_interval(points),
+        p_of_mean(points),
+        by_task=dict(zip(trial.bound.tasks.tolist(), points.tolist(), strict=True)),
+    )
 
 
-def conclude(trials: Sequence[Trial]) -> tuple[list[Intervention], list[Account]]:
-    """Judge the interventions of all datasets together, and account for what the supports cost in each."""
-    judged = judge_interventions([each for trial in trials for each in trial.interventions])
-    accounts = [
-        make_account(trial.dataset, trial.tasks, trial.accuracy, trial.uniform, judged) for trial in trials
-    ]
-    return judged, accounts
+def judge_interventions(interventions: Sequence[Intervention]) -> list[Intervention]:
+    """Correct for the number of causes and say which hold; those that cost most come first."""
+    tested = [each for each in interventions if each.p is not None]
+    adjusted = dict(zip(map(id, tested), holm([each.p or 0.0 for each in tested]).tolist(), strict=True))
+    judged = []
+    for each in interventions:
+        p = adjusted.get(id(each))
+        judged.append(replace(each, adjusted=p, holds=p is not None and p <= LEVEL and each.points.mean > 0))
+    return sorted(judged, key=lambda each: (not each.holds, -each.points.mean, each.kind))
+
+
+def p_of_mean(values: Floats) -> float | None:
+    """Compute the two-sided p of the t test that the mean of n values is 0; None for fewer than two."""
+    if len(values) < 2:
+        return None
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
+    if error == 0:
+        return 0.0 if mean else 1.0
+    return t_p_value(mean / error, len(values) - 1)
+
+
+def conclude(
+    trials: Sequence[Trial], *, draws: int = DRAWS
+) -> tuple[list[Intervention], list[Account], list[Remedy]]:
+    """Judge the causes of all datasets together; account for each dataset's loss by those that hold; find remedies."""
+    judged = judge_interventions([each for trial in trials for each in trial.first])
+    interventions, accounts, remedies = [], [], []
+    for trial in trials:
+        own = [each for each in judged if each.dataset == trial.dataset]
+        holding = [each.kind for each in own if each.holds]
+        remaining = [each for each in trial.suspicions if each.kind in holding]
+        redrawn = redraw(remaining, trial.bound, trial.groups, trial.offsets, draws=draws, seed=1)
+        worth, accuracy = worths(redrawn, trial.evaluate)
+        points = shapley(worth)
+        final = {
+            suspicion.kind: replace(
+                _measured(trial, suspicion, row),
+                holds=True,
+                examples=_examples(trial, redrawn, suspicion, bit),
+            )
+            for bit, (suspicion, row) in enumerate(zip(remaining, points, strict=True))
+        }
+        held = [replace(final.get(each.kind, each), p=each.p, adjusted=each.adjusted) for each in own]
+        held.sort(key=lambda each: (not each.holds, -each.points.mean, each.kind))
+        interventions += held
+        account = make_account(
+            held,
+            accuracy,
+            worth[-1],
+            own=trial.evaluate(trial.bound),
+            fresh=redrawn.fresh,
+            name=trial.dataset,
+        )
+        accounts.append(account)
+        if remaining and account.share is not None:
+            remedies += find_remedies(trial, remaining, redrawn)
+    return interventions, accounts, remedies
+
+
+def make_account(
+    interventions: Sequence[Intervention],
+    accuracy: Floats,
+    reference: Floats,
+    *,
+    own: Floats,
+    fresh: bool,
+    name: str,
+) -> Account:
+    """Divide the loss of T tasks among the causes that hold.
+
+    Parameters
+    ----------
+    interventions : sequence of Intervention
+        ``by_task`` of those that hold has a number for each task, in order.
+    accuracy, reference : arrays [T]
+        Accuracy of each task with its own supports, and with supports like the queries.
+    own : array [T]
+        Accuracy on the tasks' own queries.
+    fresh : bool
+        Whether ``accuracy`` and ``reference`` are on others.
+    name : str
+        The dataset's.
+
+    Returns
+    -------
+    Account
+        The interval of ``share`` is a bootstrap over tasks of Σ explained / Σ loss, at most 1.
+    """
+    loss = reference - accuracy
+    holding = [each for each in interventions if each.holds]
+    points = np.array([list(each.by_task.values()) for each in holding]).reshape(len(holding), len(loss))
+    explained = points.sum(0)
+    share, shares = None, []
+    interval = mean_interval(loss)
+    if interval.low is not None and interval.low > 0:
+        points *= min(1.0, float(loss.sum()) / max(float(explained.sum()), 1e-12))
+        shares = [
+            Share(each.kind, each.meaning, each.suspected, mean_interval(row))
+            for each, row in zip(holding, points, strict=True)
+        ]
+        shares.append(Share("", UNEXPLAINED, len(loss), mean_interval(loss - points.sum(0))))
+        share = bootstrap(
+            len(loss),
+            lambda rows: np.minimum(explained[rows].sum(1) / np.maximum(loss[rows].sum(1), 1e-12), 1.0),
+            method="percentile",
+        )
+    return Account(
+        name,
+        len(loss),
+        fresh,
+        mean_interval(own),
+        mean_interval(accuracy),
+        mean_interval(reference),
+        interval,
+        share,
+        tuple(shares),
+    )
+
+
+def find_remedies(trial: Trial, causes: Sequence[Suspicion], redrawn: Redrawn) -> list[Remedy]:
+    """Find the classes to which images like the queries are best added; and what adding to every class brings."""
+    groups, draws, full = trial.groups, redrawn.supports.shape[1], len(redrawn.supports) - 1
+    suspected = np.logical_or.reduce([each.suspected for each in causes])
+    shots = np.bincount(groups.support_group, minlength=len(groups))
+    chosen = np.flatnonzero(suspected & (shots > 0))
+    gains = np.zeros((2, draws, len(chosen)))  # like the queries, like the supports
+    every = np.zeros((2, draws, len(trial.bound)))
+    for draw in range(draws):
+        before = trial.evaluate(redrawn.tasks(redrawn.bound.support.values, draw))
+        for number, arm in enumerate((full, 0)):
+            grown_class = trial.evaluate(grown(redrawn, draw, arm, groups, chosen))
+            gains[number, draw] = grown_class - before[groups.task[chosen]]
+            every[number, draw] = trial.evaluate(grown(redrawn, draw, arm, groups)) - before
+    added = int(min(ADDED, shots[shots > 0].min()))
+    kinds = tuple(MATCHES.get(each.kind, each.kind) for each in causes)
+    gain, control = (mean_interval(row.mean(0)) for row in every)
+    best = int(chosen[gains[0].mean(0).argmax()])
+    example = _exchange(trial, best, redrawn.supports[full, 0], ADDED, causes)
+    general = Remedy(trial.dataset, "", added, kinds, len(trial.bound), gain, control, example)
+    labels = groups.label[chosen]
+    half = draws // 2
+    candidates = []
+    for label in np.unique(labels).tolist():
+        where = np.flatnonzero(labels == label)
+        if len(where) >= _FEWEST:
+            candidates.append((float(gains[0, :half][:, where].mean()), label, where))
+    remedies = []
+    for _, label, where in sorted(candidates, key=lambda each: (-each[0], each[1]))[:_REMEDIES]:
+        gain, control = (mean_interval(gains[number, half:][:, where].mean(0)) for number in (0, 1))
+        if gain.low is None or gain.low <= 0:
+            continue
+        best = int(chosen[where[gains[0, :, where].mean(1).argmax()]])
+        of = tuple(MATCHES.get(e.kind, e.kind) for e in causes if e.suspected[chosen[where]].any())
+        example = _exchange(trial, best, redrawn.supports[full, 0], ADDED, causes)
+        remedies.append(
+            Remedy(trial.dataset, trial.names[label], added, of, len(where), gain, control, example)
+        )
+    return [general, *sorted(remedies, key=lambda each: -each.gain.mean)]
+
+
+def _examples(trial: Trial, redrawn: Redrawn, suspicion: Suspicion, bit: int) -> tuple[Exchange, ...]:
+    """Show the first groups of different tasks in which a cause is suspected, and what came in its place."""
+    groups = np.flatnonzero(suspicion.suspected)
+    _, first = np.unique(trial.groups.task[groups], return_index=True)
+    arm = redrawn.supports[1 << bit, 0]
+    return tuple(_exchange(trial, int(group), arm, None, [suspicion]) for group in groups[first[:_EXAMPLES]])
+
+
+def _exchange(
+    trial: Trial, group: int, arm: Ints, most: int | None, suspicions: Sequence[Suspicion]
+) -> Exchange:
+    members = members_of(trial.groups.support_group, len(trial.groups))[group]
+    towards = next((each.towards for each in suspicions if each.kind == LEANING), None)
+    leans = towards is not None and towards[group] >= 0
+    return Exchange(
+        int(trial.bound.tasks[trial.groups.task[group]]),
+        trial.names[int(trial.groups.label[group])],
+        trial.keys(trial.groups.support[members]),
+        trial.keys(arm[members][:most]),
+        trial.names[int(towards[group])] if towards is not None and leans else "",
+    )

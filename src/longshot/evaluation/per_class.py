@@ -35,9 +35,7 @@ class ClassScore:
     tasks: int
     queries: int
     accuracy: Interval  # for other tasks of these classes
-    taken_for: (
-        str  # the id of the class that most of its queries were given to by mistake; empty where none was
-    )
+    taken_for: str  # id of the class that most of its queries were given to by mistake; empty where none was
     taken_share: float  # how many of its queries, where that class could be chosen, were given to it
 
     @property

@@ -11,7 +11,7 @@ PLUGIN = Plugin(
     commands={
         "serve": (
             "longshot.explorer.serving:serve_command",
-            "Look at every task, every mistake, every run, in the browser.",
+            "Open every task, mistake and run in the browser.",
         ),
     },
 )

@@ -14,13 +14,15 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from longshot.base import UserError
 from longshot.explorer import downloads
-from longshot.explorer.compare_views import confusion
+from longshot.explorer.class_views import class_page, run_classes
+from longshot.explorer.confusion_views import confusion
 from longshot.explorer.dataset_views import (
     dataset_attributes,
     dataset_classes,
@@ -33,11 +35,14 @@ from longshot.explorer.dataset_views import (
 from longshot.explorer.exports import PAGES, export_files, export_folder, zipped
 from longshot.explorer.home_views import home, suite, suite_board, testbed_board
 from longshot.explorer.library import Item
+from longshot.explorer.map_views import dataset_map, map_colour, map_places
 from longshot.explorer.picture_store import PICTURE_TYPE
-from longshot.explorer.run_views import run_overview, run_plot, run_section, run_tasks
+from longshot.explorer.plot_views import run_plot
+from longshot.explorer.review_views import dataset_review, forget_dataset, read_form, take_decision
+from longshot.explorer.run_views import run_overview, run_section, run_tasks
 from longshot.explorer.site import NotThere, Page, Site, ago, made
-from longshot.explorer.sprites import image_large, image_sprite, large_picture, query_sprite, sprite
-from longshot.explorer.task_views import answers_table, other_supports, task_image, task_pictures
+from longshot.explorer.sprites import image_large, image_sprite, large_picture, query_sprite, sprite, strip
+from longshot.explorer.task_views import task_image, task_pictures
 from longshot.explorer.testbed_views import testbed_classes, testbed_overview, testbed_plots, testbed_tasks
 from longshot.explorer.web_server import App, Guard
 from longshot.explorer.work_views import release, study, study_page, training, verification, why
@@ -55,9 +60,10 @@ def build_app(
     token: str | None = None,
     framed: bool = False,
     any_address: bool = False,
+    review: bool = False,
 ) -> BuiltApp:
     """Build the application and what belongs to it."""
-    site = Site(roots)
+    site = Site(roots, review=review)
     pool = ThreadPoolExecutor(_PICTURE_THREADS, "pictures")
     pool.submit(site.decoders.warm)
     pool.submit(site.library.items)
@@ -88,7 +94,7 @@ def build_app(
 
     app = Starlette(exception_handlers={404: absent, 500: broken})
     app.routes.extend([*routes(site, pool), Route("/export", archive)])
-    guarded = Guard(app, hosts, token=token, framed=framed, any_address=any_address)
+    guarded = Guard(app, hosts, token=token, framed=framed, any_address=any_address, writes=review)
 
     def stop() -> None:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -160,17 +166,19 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         """Report what is running, as JSON; 304 while nothing changes."""
         digits = str(request.query_params.get("item", "")).rsplit("-", 1)[-1]
         items = [each for each in site.library.items() if each.sign is not None or each.digits == digits]
-        facts = [_live_facts(each) for each in items if not digits or each.digits == digits]
-        tag = f'"{hashlib.sha256(repr([{**each, "age": ""} for each in facts]).encode()).hexdigest()[:20]}"'
+        facts = [_live_facts(site, each) for each in items if not digits or each.digits == digits]
+        tag = f'"{hashlib.sha256(repr([{**each, "age": 0, "spark": 0} for each in facts]).encode()).hexdigest()[:20]}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
         return JSONResponse({"items": facts, "time": time.time()}, headers={"etag": tag})
 
     return [
-        page("/", lambda request: home(site, request.query_params)),
+        page("/", lambda request: home(site, request.query_params, request.cookies)),
+        _picture_route(site, pool, "/{kind}/{id}/strip.jpg", strip),
+        _picture_route(site, pool, "/{kind}/{id}/task/{task:int}/strip.jpg", strip),
         page("/run/{id}", of("run", lambda site, item, _: run_overview(site, item))),
         page("/run/{id}/tasks", of("run", downloads.or_file(run_tasks, downloads.run_tasks_file))),
-        page("/run/{id}/plot", of("run", downloads.or_file(run_plot, downloads.run_plot_file))),
+        page("/run/{id}/plot", of("run", run_plot)),
         page("/run/{id}/report/{name}", section),
         page("/testbed/{id}", of("testbed", lambda site, item, _: testbed_overview(site, item))),
         page(
@@ -183,8 +191,6 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         ),
         page("/testbed/{id}/plots", of("testbed", lambda site, item, _: testbed_plots(site, item))),
         page("/testbed/{id}/task/{task:int}", in_task(task_pictures)),
-        page("/testbed/{id}/task/{task:int}/answers", in_task(answers_table)),
-        page("/testbed/{id}/task/{task:int}/supports", in_task(other_supports)),
         page("/testbed/{id}/task/{task:int}/{part}/{position:int}", image),
         _picture_route(site, pool, "/testbed/{id}/task/{task:int}/sprite-{page:int}-{name}.jpg", sprite),
         _picture_route(
@@ -193,6 +199,8 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         _picture_route(site, pool, "/testbed/{id}/queries/{listed}/{name}.jpg", query_sprite),
         page("/testbed/{id}/board", of("testbed", lambda site, item, _: testbed_board(site, item))),
         page("/run/{id}/confusion", of("run", confusion)),
+        page("/run/{id}/classes", of("run", run_classes)),
+        page("/run/{id}/class", of("run", class_page)),
         page("/compare", lambda request: downloads.comparison(site, request.query_params)),
         page("/board/{id}", of("board", lambda site, item, _: suite_board(site, item))),
         page("/suite/{id}", of("suite", lambda site, item, _: suite(site, item))),
@@ -202,6 +210,12 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         page("/dataset/{id}/taxonomy", of("dataset", lambda site, item, _: dataset_taxonomy(site, item))),
         page("/dataset/{id}/attributes", of("dataset", dataset_attributes)),
         page("/dataset/{id}/facts", of("dataset", lambda site, item, _: dataset_facts(site, item))),
+        page("/dataset/{id}/review", of("dataset", dataset_review)),
+        _form_route(site, "/dataset/{id}/review", take_decision),
+        _form_route(site, "/dataset/{id}/forget", forget_dataset),
+        page("/dataset/{id}/map", of("dataset", dataset_map)),
+        page("/dataset/{id}/map.bin", of("dataset", map_places)),
+        page("/dataset/{id}/map-colour", of("dataset", map_colour)),
         page("/dataset/{id}/suspects", of("dataset", dataset_suspects)),
         _picture_route(site, pool, "/dataset/{id}/images/{listed}/{name}.jpg", image_sprite),
         _picture_route(site, pool, "/dataset/{id}/image-{row:int}.jpg", image_large),
@@ -286,10 +300,28 @@ def _picture_route(
     return Route(path, endpoint)
 
 
-def _live_facts(item: Item) -> dict[str, Any]:
+def _form_route(site: Site, path: str, act: Callable[[Site, Item, dict[str, str]], Page | Response]) -> Route:
+    """Make the route of a form that changes something; without ``review`` the guard lets no such request through."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            fields = await read_form(request, site)
+        except UserError as error:
+            return _sentence(site, str(error), 403)
+        return await run_in_threadpool(
+            _page_endpoint(
+                site, lambda asking: act(site, site.item("dataset", asking.path_params["id"]), fields)
+            ),
+            request,
+        )
+
+    return Route(path, endpoint, methods=["POST"])
+
+
+def _live_facts(site: Site, item: Item) -> dict[str, Any]:
     sign = item.sign
     facts: dict[str, Any] = {"id": item.id, "state": item.state, "changed": round(item.changed, 1)}
     if sign is not None:
         facts |= {name: getattr(sign, name) for name in ("done", "total", "unit", "note")}
-        facts["age"] = ago(sign.age)
+        facts["age"], facts["spark"] = ago(sign.age), site.scores.spark(item)
     return facts

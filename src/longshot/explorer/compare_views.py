@@ -1,34 +1,32 @@
-"""Series side by side, task by task and query by query, and who is taken for whom by one."""
+"""Series side by side, task by task and query by query."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from longshot.base import count
 from longshot.explorer.caches import LruCache
 from longshot.explorer.dataset_views import pager_of
 from longshot.explorer.library import Item
 from longshot.explorer.listing import ListPage, ListState, address, make_page, order, page_number, task_link
-from longshot.explorer.query_answers import KINDS, SideBySide, confused_queries, confusions, side_by_side
+from longshot.explorer.query_answers import KINDS, SideBySide, side_by_side
 from longshot.explorer.run_index import BedIndex
 from longshot.explorer.run_index_build import SeriesColumn
 from longshot.explorer.run_views import (
-    bed_links,
     choose_bed,
-    choose_series,
     download_links,
     list_context,
-    run_frame,
 )
 from longshot.explorer.site import NotThere, Page, Site
 from longshot.explorer.sprites import SHOWN, query_gallery
-from longshot.reports import Column, Section, SheetCell, class_names, make_sheet, top_classes
-from longshot.statistics import compare_paired, mean_interval, most_confused, t_p_value
+from longshot.reports import Column, Section, SheetCell, class_names, make_sheet
+from longshot.statistics import compare_paired, mean_interval, points, t_p_value
 
 _SAMPLED = 5_000  # tasks up to which signs are flipped; beyond it the t test says the same
 _MOST = 6  # series whose pairs are listed
@@ -108,21 +106,31 @@ def compare_series(site: Site, query: Any) -> Page:
     return page
 
 
-def _name(each: Candidate) -> SheetCell:
-    return SheetCell(each.series.label, look="code", below=each.run.name)
+_PAIR = Markup('{}<span class="code">{}</span> <span class="dim">{}</span><br>')
+
+
+def _names(pair: Mapping[str, Any]) -> SheetCell:
+    """Return A above B, so that a phone has room for the difference, its interval and p beside them."""
+    sides = [("A ", pair["a"]), ("B ", pair["b"])]
+    html = Markup("").join(_PAIR.format(side, each.series.label, each.run.name) for side, each in sides)
+    return SheetCell(f"{pair['a'].series.label}, {pair['b'].series.label}", html=html)
+
+
+def _gap(pair: Mapping[str, Any]) -> SheetCell:
+    """Return the difference with its interval below it."""
+    below = "" if pair["low"] is None else f"{points(pair['low'], 2)} … {points(pair['high'], 2)}"
+    return SheetCell(points(pair["mean"], 2), value=pair["mean"], below=below, link=pair["url"])
 
 
 PAIRS = (
-    Column("A", lambda pair: _name(pair["a"])),
-    Column("B", lambda pair: _name(pair["b"])),
-    Column("B − A (points)", lambda pair: pair["mean"], "points", 2),
-    Column("95 % interval", lambda pair: (pair["low"], pair["high"]), "points", 2),
-    Column("B wins %", lambda pair: pair["wins"], "percent"),
-    Column("Ties %", lambda pair: pair["ties"], "percent"),
-    Column("A wins %", lambda pair: pair["losses"], "percent"),
-    Column("p", lambda pair: pair["p"], "p"),
-    Column("Tasks", lambda pair: pair["n"], "count"),
-    Column("Queries", lambda pair: SheetCell("open", link=pair["url"])),
+    Column("Pair", _names, key="pair"),
+    Column("B − A (points)", _gap, "points", key="difference"),
+    Column("", lambda pair: (pair["low"], pair["high"]), "points", 2, key=("low", "high")),
+    Column("p", lambda pair: pair["p"], "p", key="p"),
+    Column("B wins %", lambda pair: pair["wins"], "percent", key="b_wins"),
+    Column("Ties %", lambda pair: pair["ties"], "percent", key="ties"),
+    Column("A wins %", lambda pair: pair["losses"], "percent", key="a_wins"),
+    Column("Tasks", lambda pair: pair["n"], "count", key="tasks"),
 )
 
 
@@ -264,130 +272,3 @@ def _slice_of(compared: SideBySide, kind: str, tasks: Any, start: int, size: int
     pairs = compared.queries(kind, tasks[first:last])
     skipped = start - (int(ends[first - 1]) if first else 0)
     return pairs[skipped : skipped + size]
-
-
-_matrices = LruCache()
-
-
-def confusion(site: Site, run: Item, query: Any) -> Page:
-    """Show the heat map of a series, and behind each square its queries in pictures."""
-    index = site.index(run)
-    bed = choose_bed(index, query)
-    series = choose_series(bed, str(query.get("series", "")))
-    item = site.testbed_item(bed.hash)
-    if item is None or bed.answers(series) is None:
-        raise NotThere(
-            bed.problem or "The testbed of these results is not at hand, so its queries cannot be shown."
-        )
-    cached = site.testbed(item)
-    testbed = cached.testbed
-    matrix = _matrices.get((index.stamp, bed.hash, series), lambda: confusions(testbed, bed, series))
-    if matrix is None:
-        raise NotThere("The answers of this series do not fit the testbed.")
-    base = [("bed", bed.hash[:10]), ("series", bed.series[series].column)]
-    own = {name: label for named in testbed.labels.values() for name, label in named.items()}
-    shown = class_names([name for _, name in matrix.classes], own)
-    several = len({dataset for dataset, _ in matrix.classes}) > 1
-    labels = {
-        key: f"{key[0]}: {name}" if several else name for key, name in zip(matrix.classes, shown, strict=True)
-    }
-
-    def link(true: tuple[str, str], predicted: tuple[str, str]) -> str:
-        pairs = [*base, ("of", true[0]), ("true", true[1]), ("predicted", predicted[1])]
-        return address(f"{run.url}/confusion", pairs)
-
-    top = top_classes(matrix)
-    pairs = most_confused(matrix, 8)
-    counts = [
-        Column("True class", lambda i: labels[matrix.classes[i]]),
-        *(
-            Column(labels[matrix.classes[j]], partial(_count, matrix, j), "count", group="taken for")
-            for j in top
-        ),
-    ]
-    context = {
-        "sheet": make_sheet(counts, top, aria="Confusions"),
-        "heads": [labels[matrix.classes[i]] for i in top],
-        "rows": [
-            (
-                labels[matrix.classes[i]],
-                [
-                    {
-                        "count": int(matrix.counts[i, j]),
-                        "chances": int(matrix.chances[i, j]),
-                        "rate": int(matrix.counts[i, j]) / int(matrix.chances[i, j])
-                        if matrix.chances[i, j]
-                        else None,
-                        "same": i == j,
-                        "url": link(matrix.classes[i], matrix.classes[j]),
-                    }
-                    for j in top
-                ],
-            )
-            for i in top
-        ],
-        "classes": len(matrix.classes),
-        "pairs": [
-            {
-                "pair": pair,
-                "first": labels[pair.dataset, pair.first],
-                "second": labels[pair.dataset, pair.second],
-                "forth": link((pair.dataset, pair.first), (pair.dataset, pair.second)),
-                "back": link((pair.dataset, pair.second), (pair.dataset, pair.first)),
-            }
-            for pair in pairs
-        ],
-        "series": [
-            (
-                each.label,
-                address(f"{run.url}/confusion", [base[0], ("series", each.column)]),
-                number == series,
-            )
-            for number, each in enumerate(bed.series)
-        ],
-        "beds": bed_links(f"{run.url}/confusion", index, bed),
-    }
-    sections = []
-    true, predicted = str(query.get("true", "")), str(query.get("predicted", ""))
-    if true and predicted:
-        sections.append(_confused(run, item, cached, bed, series, query, base, labels))
-    sections.append(Section("confusion", f"Confusions on {bed.name}", context, "confusion"))
-    return run_frame(site, run, index, "confusion", sections)
-
-
-def _count(matrix: Any, predicted: int, true: int) -> int:
-    return int(matrix.counts[true, predicted])
-
-
-def _confused(
-    run: Item,
-    item: Item,
-    cached: Any,
-    bed: BedIndex,
-    series: int,
-    query: Any,
-    base: Any,
-    labels: dict[tuple[str, str], str],
-) -> Section:
-    """Show the queries behind one square, in pictures."""
-    true, predicted = str(query["true"]), str(query["predicted"])
-    dataset = str(query.get("of", "")) or next((key[0] for key in labels if key[1] == true), "")
-    flat = bed.answers(series)
-    assert flat is not None
-    pairs = confused_queries(cached.testbed, flat, dataset, true, predicted)
-    page = page_number(query, "shown")
-    start = (page - 1) * SHOWN
-    fixed = [*base, ("of", dataset), ("true", true), ("predicted", predicted)]
-
-    def link(page: int) -> str:
-        return address(f"{run.url}/confusion", [*fixed, ("shown", str(page))])
-
-    names = [labels.get((dataset, name), name) for name in (true, predicted)]
-    verb = "taken for" if true != predicted else "recognised as"
-    context = {
-        **query_gallery(item, cached, pairs[start : start + SHOWN], [("run", run.id)]),
-        **pager_of(link, page, start, len(pairs[start : start + SHOWN]), len(pairs), "queries"),
-        "last": min(start + SHOWN, len(pairs)),
-        "empty": "No query of this kind.",
-    }
-    return Section("queries", f"{names[0]}, {verb} {names[1]}", context, "gallery")

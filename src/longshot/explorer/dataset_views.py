@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from starlette.responses import Response
 
-from longshot.base import Ints, UserError, count
+from longshot.audit import read_decisions
+from longshot.base import Ints, UserError, count, in_words
 from longshot.data import class_labels
+from longshot.explorer.downloads import attachment
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address, cell_text, page_number
 from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
 from longshot.explorer.sprites import SHOWN, image_gallery
 from longshot.explorer.svg_plots import Bar, bar_plot
-from longshot.reports import Section, class_names
+from longshot.reports import Section, class_names, table_bytes
 from longshot.tasks import bars, rows_mask
 
 if TYPE_CHECKING:
@@ -29,10 +32,12 @@ BRANCHES = 250  # of the tree
 
 def dataset_frame(item: Item, dataset: Dataset, here: str, sections: list[Section]) -> Page:
     """Make the page of a dataset around some sections."""
-    names = {"Classes": "", "Images": "images"}
+    names = {"Classes": "", "Images": "images", "Map": "map"}
     names |= {} if dataset.taxonomy is None else {"Taxonomy": "taxonomy"}
     names |= {} if dataset.attributes is None else {"Attributes": "attributes"}
-    tabs = tabs_of(item.url, here, names | {"Facts": "facts", "Suspected labels": "suspects"})
+    tabs = tabs_of(
+        item.url, here, names | {"Facts": "facts", "Suspected labels": "suspects", "Review": "review"}
+    )
     counts = [count(len(dataset.class_ids), "class", "classes"), count(len(dataset), "image")]
     counts += [f"{len(classes):,} {split} classes" for split, classes in dataset.splits.items()]
     return Page(item.name, sections, counts=counts, crumbs=crumbs_of(item), tabs=tabs)
@@ -97,10 +102,17 @@ def dataset_classes(site: Site, item: Item, query: Any) -> Page:
     return dataset_frame(item, dataset, "", [Section("classes", "Classes", context, "image_grid")])
 
 
-def dataset_images(site: Site, item: Item, query: Any) -> Page:
+def dataset_images(site: Site, item: Item, query: Any) -> Page | Response:
     """Show the images of a class or of all, chosen by a rule over their attributes."""
     dataset = open_item(site, item)
+    from longshot.explorer.map_views import circled, tasks_using
+
     rows, name, where, notices = _chosen(dataset, query)
+    inside = circled(site, item, dataset, query)
+    circle = [(key, str(query[key])) for key in ("map", "circle")] if inside is not None else []
+    rows = rows if inside is None else rows[inside[rows]]
+    if inside is not None and query.get("as") == "csv":
+        return attachment(_listed(dataset, rows), f"{item.name}-circled", "csv")
     carried = [pair for pair in (("class", name), ("where", where)) if pair[1]]
     page, start = page_of(query, len(rows), _IMAGES)
     shown = rows[start : start + _IMAGES].tolist()
@@ -117,13 +129,17 @@ def dataset_images(site: Site, item: Item, query: Any) -> Page:
 
     def link(**changes: Any) -> str:
         facts = {"class": name, "where": where, "page": "", **changes}
-        return address(f"{item.url}/images", [(key, str(value)) for key, value in facts.items() if value])
+        return address(
+            f"{item.url}/images", [*circle, *((key, str(value)) for key, value in facts.items() if value)]
+        )
 
     context = {
         **gallery,
         "words": None,
+        "uses": tasks_using(site, item, dataset, rows) if circle else None,
+        "csv": address(f"{item.url}/images", [*circle, ("as", "csv")]) if circle else "",
         "path": f"{item.url}/images",
-        "hidden": [("class", name)] if name else [],
+        "hidden": [*circle, *([("class", name)] if name else [])],
         "choices": [(name, link(), True), ("all classes", link(**{"class": ""}), False)] if name else [],
         "orders": [],
         "where": where if dataset.attributes is not None else None,
@@ -131,9 +147,16 @@ def dataset_images(site: Site, item: Item, query: Any) -> Page:
         **pager_of(link, page, start, len(shown), len(rows), "images"),
     }
     heading = f"Images of {labels.get(name) or name.rsplit('/', 1)[-1]}" if name else "Images"
+    heading = "Images circled on the map" if circle else heading
     shown_page = dataset_frame(item, dataset, "images", [Section("images", heading, context, "image_grid")])
     shown_page.notices += notices
     return shown_page
+
+
+def _listed(dataset: Dataset, rows: Ints) -> bytes:
+    """List images by key and class, as CSV."""
+    names = [dataset.class_ids[int(label)] for label in dataset.labels[rows]]
+    return table_bytes(pa.table({"key": dataset.keys.take(pa.array(rows)), "class": names}), "csv")
 
 
 def _chosen(dataset: Dataset, query: Any) -> tuple[Ints, str, str, list[str]]:
@@ -257,15 +280,30 @@ def dataset_facts(site: Site, item: Item) -> Page:
 
 
 def dataset_suspects(site: Site, item: Item, query: Any) -> Page:
-    """Show images whose label looks wrong by the features in the cache."""
+    """Show images whose label looks wrong by the features of one network, which is named."""
+    from longshot.explorer.map_views import suspects_job
+    from longshot.explorer.query_answers import networks_of
+
     dataset = open_item(site, item)
-    job = {"kind": "suspects", "path": str(item.facts["source"]), "fingerprint": dataset.fingerprint}
-    judged = site.plot_worker.sections(job)
+    networks = networks_of(dataset.fingerprint)
+    if not networks:
+        problem = in_words(
+            "The cache holds no features of this dataset, so nothing judges its labels; {embed()} makes some."
+        )
+        return dataset_frame(item, dataset, "suspects", [made("suspects", "Suspected labels", problem)])
+    network = str(query.get("network", "")) if query.get("network") in networks else networks[0]
+    class_id = str(query.get("class", ""))[:500]
+    judged = site.plot_worker.sections(suspects_job(item, dataset, network))
     waiting = "The images are still being looked at. This page is loaded again when it is done."
     problem = waiting if judged is None else judged[0]["problem"]
     if judged is None or problem:
         return dataset_frame(item, dataset, "suspects", [made("suspects", "Suspected labels", problem)])
-    listed = judged[0]["rows"]
+    decisions = read_decisions(dataset)  # nobody doubts what a person keeps
+    listed = [
+        row
+        for row in judged[0]["rows"]
+        if class_id in ("", row["class"]) and decisions.get(str(dataset.keys[row["row"]].as_py())) != "keep"
+    ]
     page, start = page_of(query, len(listed), SHOWN)
     shown = listed[start : start + SHOWN]
     gallery = image_gallery(item, dataset, [int(row["row"]) for row in shown])
@@ -276,12 +314,14 @@ def dataset_suspects(site: Site, item: Item, query: Any) -> Page:
         tile |= {"name": names.get(row["class"], str(row["class"])), "caption": why}
 
     def link(**changes: Any) -> str:
-        return address(f"{item.url}/suspects", [(key, str(value)) for key, value in changes.items()])
+        facts = {"network": network, "class": class_id, **changes}
+        return address(f"{item.url}/suspects", [(key, str(value)) for key, value in facts.items() if value])
 
     context = {
         **gallery,
+        "choices": [(name, link(network=name), name == network) for name in networks],
         **pager_of(link, page, start, len(shown), len(listed), "suspected images"),
-        "empty": "No image is suspected.",
+        "empty": f"{network} suspects none of {len(dataset):,} images{' in this class' if class_id else ''}.",
         "note": judged[0]["heading"],
     }
     return dataset_frame(

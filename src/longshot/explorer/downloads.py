@@ -51,20 +51,21 @@ def attachment(data: bytes, name: str, kind: str) -> Response:
 def run_tasks_file(site: Site, run: Item, query: Any, kind: str) -> Response:
     """Return the list of a run as a file: every row that the filter leaves, in the order of the list."""
     from longshot.explorer.run_views import choose_bed, list_state
+    from longshot.explorer.task_rows import task_table
 
     bed = choose_bed(site.index(run), query)
     state = list_state(f"{run.url}/tasks", query, bed)
-    return _tasks(
-        site, site.testbed_item(bed.hash), bed.table, state, kind, f"{run.name}-{bed.name}", "accuracy"
-    )
+    item = site.testbed_item(bed.hash)
+    table = task_table(site, item, bed.table, query, bed)
+    return _tasks(site, item, table, state, kind, f"{run.name}-{bed.name}", "accuracy")
 
 
 def testbed_tasks_file(site: Site, item: Item, query: Any, kind: str) -> Response:
     """Return the list of a testbed as a file."""
-    from longshot.explorer.testbed_views import tasks_with
+    from longshot.explorer.task_rows import CHOSEN_BY, task_table
 
-    state = ListState.read(f"{item.url}/tasks", query, fixed=("class",))
-    table = tasks_with(site.testbed(item), str(query.get("class", ""))[:500])
+    state = ListState.read(f"{item.url}/tasks", query, fixed=CHOSEN_BY)
+    table = task_table(site, item, site.testbed(item).tasks, query)
     return _tasks(site, item, table, state, kind, item.name, "task")
 
 
@@ -115,23 +116,6 @@ def _testbed_bytes(site: Site, item: Item, tasks: Any, where: str) -> bytes:
         path = Path(folder) / "part.parquet"
         made.save(path)
         return path.read_bytes()
-
-
-def run_plot_file(site: Site, run: Item, query: Any, kind: str) -> Response:
-    """Return the plot as SVG with colours of its own."""
-    from longshot.explorer.run_views import run_plot
-
-    page = run_plot(site, run, query)
-    drawing = str(page.sections[0].context["svg"])
-    if kind != "svg" or not drawing:
-        raise NotThere("This plot can be had as SVG.")
-    style = (
-        "<style>svg{background:#fff;font:12px sans-serif}.grid{stroke:#dde2e8}text{fill:#586574}"
-        "circle{fill:#0072b2;fill-opacity:.6}</style>"
-    )
-    head, _, body = drawing.partition(">")
-    body = re.sub(r'<a href="[^"]*" aria-label="[^"]*">|</a>', "", body)
-    return attachment(f"{head}>{style}{body}".encode(), f"{run.name}-plot", kind)
 
 
 def comparison(site: Site, query: Any) -> Page | Response:

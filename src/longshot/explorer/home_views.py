@@ -1,71 +1,142 @@
-"""What there is: the first page, newest first, and leaderboards of testbeds and suites."""
+"""What there is: the first page with the scores of runs, all else, and leaderboards of testbeds and suites."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from longshot.base import UserError, count
 from longshot.explorer.dataset_views import page_of, pager_of
 from longshot.explorer.library import PLURALS, Item
 from longshot.explorer.listing import address
 from longshot.explorer.result_views import IndexLinks, indexed_results
-from longshot.explorer.site import NotThere, Page, Site, crumbs_of
+from longshot.explorer.run_scores import BedScore
+from longshot.explorer.site import NotThere, Page, Site, ago, crumbs_of
 from longshot.explorer.testbed_views import testbed_frame
-from longshot.reports import Column, Estimates, ReportData, Section, results_sheet
+from longshot.reports import (
+    Column,
+    Estimates,
+    ReportData,
+    Section,
+    Sheet,
+    SheetCell,
+    make_sheet,
+    results_sheet,
+)
 
-_ROWS = 60  # of a page
+_RUNS, _ROWS, _BEDS = 12, 30, 3  # runs and other items of a page; testbeds of a run
 _SINGULARS = {"board": "leaderboard"}
+_ORDERS = {"": "newest", "name": "name", "accuracy": "accuracy", "drop": "drop"}
+_PATIENCE = 0.4  # seconds that the first page waits for scores
+_SORTED = 400  # runs whose scores are made to put them in order
 
 
 @dataclass(frozen=True)
-class Card:
-    """An item as the list shows it."""
+class Line:
+    """A row of the first page: a run on one of its testbeds, or any other item."""
 
     item: Item
     facts: str
     age: float
+    score: BedScore | None = None
+    url: str = ""  # of the testbed
+    marks: str = ""  # "pin", "hide" or nothing
+    spark: str = ""
 
 
-def home(site: Site, query: Any) -> Page:
-    """Show all, newest first; ``q`` searches names, ``kind`` and ``state`` choose, ``page`` is from 1."""
+def marked_items(cookies: Mapping[str, str], name: str) -> set[str]:
+    """Read from a reader's cookie which items are pinned or hidden: their digits, with dots between."""
+    return set(cookies.get(f"longshot-{name}", "")[:4000].split(".")) - {""}
+
+
+def home(site: Site, query: Any, cookies: Mapping[str, str]) -> Page:
+    """Show scores of runs, newest first, and what else there is.
+
+    ``q`` searches names, ``kind`` and ``state`` choose, ``sort`` orders, ``page`` is from 1, ``hidden`` shows all.
+    """
     items = site.library.items()
     words = str(query.get("q", ""))[:200].strip()
     kind = str(query.get("kind", ""))
     kind = kind if kind in PLURALS else ""
-    state = str(query.get("state", ""))[:20]
+    state, sort = str(query.get("state", ""))[:20], str(query.get("sort", ""))
+    sort = sort if sort in _ORDERS else ""
+    pins, hides = marked_items(cookies, "pin"), marked_items(cookies, "hide")
     counted = {name: sum(item.kind == name for item in items) for name in PLURALS}
-    shown = [item for item in items if _matches(item, words.lower(), kind, state)]
-    number, start = page_of(query, len(shown), _ROWS)
-    listed = shown[start : start + _ROWS]
+    matching = [item for item in items if _matches(item, words.lower(), kind, state)]
+    everything = bool(query.get("hidden"))
+    shown = matching if everything else [item for item in matching if item.digits not in hides]
     now = time.time()
 
     def link(**changes: Any) -> str:
-        facts = {"q": words, "kind": kind, "state": state, "page": "", **changes}
+        facts = {"q": words, "kind": kind, "state": state, "sort": sort, "page": ""}
+        facts |= {"hidden": "1" if everything else "", **changes}
         return address("/", [(key, str(value)) for key, value in facts.items() if value])
 
-    context = {
+    def mark(item: Item) -> str:
+        return "pin" if item.digits in pins else "hide" if item.digits in hides else ""
+
+    context: dict[str, Any] = {
         "words": words,
         "kind": kind,
         "state": state,
         "kinds": [
-            (name, nouns, counted[name], link(kind=name)) for name, nouns in PLURALS.items() if counted[name]
+            (name, nouns, counted[name], link(kind=name, page=""))
+            for name, nouns in PLURALS.items()
+            if counted[name]
         ],
-        "everything": link(kind=""),
-        "cards": [card(item, now) for item in listed],
-        **pager_of(link, number, start, len(listed), len(shown), "items"),
+        "everything": link(kind="", page=""),
+        "orders": [(nouns, link(sort=name, page=""), name == sort) for name, nouns in _ORDERS.items()],
+        "hidden": len(matching) - len(shown),
+        "all": link(hidden="1", page=""),
         "folders": [str(root.name or root) for root in site.library.roots],
+        "note": "",
+        "waiting": False,
     }
     running = [item for item in items if item.state in ("running", "stalled", "stopped")]
     sections = []
-    if running and not words and not kind and number == 1 and not state:
-        cards = [card(item, now) for item in running[:12]]
-        sections.append(Section("running", "Now", {"cards": cards}, "home_running"))
-    sections.append(Section("everything", "What there is", context, "home_items"))
+    plain = not (words or kind or state or sort)
+    if running and plain and "page" not in query:
+        lines = [Line(item, "", 0.0, spark=site.scores.spark(item)) for item in running[:12]]
+        sections.append(Section("running", "Now", {"lines": lines}, "home_running"))
+    runs = [item for item in shown if item.kind == "run"]
+    more_items = [item for item in shown if item.kind != "run" and (kind or item.kind != "dataset")]
+    if runs or kind == "run":
+        runs, context["note"] = _ordered(site, runs, sort, pins)
+        number, start = page_of(query, len(runs), _RUNS)
+        listed = runs[start : start + _RUNS]
+        scores = site.scores.of(listed, _PATIENCE)
+        lines = [
+            line
+            for run, own in zip(listed, scores, strict=True)
+            for line in _run_lines(site, run, own, now, mark)
+        ]
+        pager = pager_of(link, number, start, len(listed), len(runs), "runs")
+        own = {"sheet": _scores_sheet(lines), "waiting": None in scores, "item_kind": "run", **pager}
+        sections.append(Section("scores", "Scores of runs", {**context, **own}, "home_items"))
+    if more_items or not runs:
+        number, start = page_of(query if kind else {}, len(more_items), _ROWS)
+        listed = more_items[start : start + _ROWS]
+        lines = [Line(item, " · ".join(_facts(item)), _age(item, now), marks=mark(item)) for item in listed]
+        pager = pager_of(link, number, start, len(listed), len(more_items), PLURALS.get(kind, "items"))
+        if not kind:
+            pager["next"] = None  # each kind has pages of its own
+        own = {"sheet": _items_sheet(site, lines), "item_kind": kind or "other", **pager}
+        # The search stands above the first list only.
+        heading = PLURALS[kind].capitalize() if kind else "What else there is" if runs else "What there is"
+        sections.append(
+            Section(
+                "everything",
+                heading,
+                {**context, **own, "kinds": [] if runs else context["kinds"]},
+                "home_items",
+            )
+        )
     counts = [
         count(counted[name], _SINGULARS.get(name, name), nouns)
         for name, nouns in PLURALS.items()
@@ -75,6 +146,159 @@ def home(site: Site, query: Any) -> Page:
     return Page("Explorer", sections, counts=counts, live="/live")
 
 
+def _ordered(site: Site, runs: list[Item], sort: str, pins: set[str]) -> tuple[list[Item], str]:
+    """Order runs, the pinned ones first; also say where scores are only known of some."""
+    note = ""
+    if sort == "name":
+        runs = sorted(runs, key=lambda run: (run.name.lower(), run.id))
+    elif sort:
+        newest = runs[:_SORTED]
+        scores = site.scores.of(newest, _PATIENCE)
+        values = {
+            run.id: max((value for value in (_value(score, sort) for score in own or ())), default=-np.inf)
+            for run, own in zip(newest, scores, strict=True)
+        }
+        runs = sorted(runs, key=lambda run: -values.get(run.id, -np.inf))
+        ready = sum(own is not None for own in scores)
+        if ready < len(runs):
+            note = f"In order are the {ready:,} of {len(runs):,} runs whose scores are read; reload for more."
+    return sorted(runs, key=lambda run: run.digits not in pins), note
+
+
+def _value(score: BedScore, sort: str) -> float:
+    cell = score.accuracy if sort == "accuracy" else score.drop
+    return float(cell.value) if isinstance(cell.value, float) else -np.inf
+
+
+def _run_lines(site: Site, run: Item, scores: list[BedScore] | None, now: float, mark: Any) -> list[Line]:
+    """Return a line per testbed of a run; one without a score where there is none."""
+    age, spark = _age(run, now), site.scores.spark(run)
+    lines: list[Line] = []
+    for score in (scores or [])[:_BEDS]:
+        bed = site.testbed_item(score.hash)
+        more = len(scores or ()) - _BEDS
+        facts = f"and {more} more testbeds" if more > 0 and len(lines) == _BEDS - 1 else ""
+        lines.append(Line(run, facts, age, score, bed.url if bed else "", mark(run), spark))
+    facts = "" if scores is None else run.problem or "no results yet"
+    first_bed = site.testbed_item(next(iter(run.facts.get("testbeds", ())), ""))
+    url = first_bed.url if first_bed else ""
+    return lines or [Line(run, facts, age, None, url, mark(run), spark)]
+
+
+_NAME = Markup(
+    '{strip}<a class="name" href="{url}"><bdi>{name}</bdi></a> {state}{marks}'
+    '<span class="dim where"><bdi>{folder}</bdi>{age}</span>'
+)
+_STRIP = Markup(
+    '<a class="strip" href="{0}" tabindex="-1" aria-hidden="true">'
+    '<img src="{1}/strip.jpg" alt="" loading="lazy" width="192" height="48"></a>'
+)
+_STATE = Markup('<span class="state {0}" data-state="{1}">{0}</span> ')
+_MARKS = Markup(
+    '<button type="button" class="mark-item" hidden data-mark="{0}" data-item="{1}" aria-pressed="{2}"'
+    ' aria-label="{0} {3}">{4}</button> '
+)
+_LINK = Markup('<a href="{}"><bdi>{}</bdi></a>')
+_SERIES = Markup('<span class="code">{}</span> <span class="dim code">{}</span>{}')
+_SPARK = Markup(
+    '<svg class="spark" viewBox="0 0 60 16" aria-hidden="true"><polyline data-spark="{}" points="{}"/></svg> '
+    '<span class="dim" data-count="{}">{:,} of {:,} {}</span>'
+)
+
+
+def _name_cell(line: Line, pictures: Markup) -> SheetCell:
+    item = line.item
+    marks = Markup("").join(
+        _MARKS.format(name, item.digits, str(line.marks == name).lower(), item.name, sign)
+        for name, sign in (("pin", "pin"), ("hide", "hide"))
+    )
+    html = _NAME.format(
+        strip=pictures,
+        url=item.url,
+        name=item.name,
+        state=_STATE.format(item.state, item.id) if item.state else "",
+        marks=marks,
+        folder=item.folder,
+        age=f" · {ago(line.age)}" if line.age >= 0 else "",
+    )
+    return SheetCell(item.name, html=html)
+
+
+def _scores_sheet(lines: list[Line]) -> Sheet | None:
+    """Return the table of scores: a line per run and testbed."""
+
+    def name(line: Line) -> SheetCell:
+        return _name_cell(line, _STRIP.format(f"{line.url}/task/0", line.url) if line.url else Markup(""))
+
+    def best(line: Line) -> SheetCell:
+        if line.score is None:
+            return SheetCell(line.facts)
+        tag = Markup(' <span class="tag trans">transductive</span>')
+        setting = tag if line.score.setting == "transductive" else ""
+        html = _SERIES.format(line.score.method, line.score.backbone, setting)
+        return SheetCell(f"{line.score.method} · {line.score.backbone}", html=html)
+
+    def bed(line: Line) -> SheetCell:
+        if line.score is None:
+            return SheetCell("")
+        words = f"{count(line.score.tasks, 'task')}{', ' if line.facts else ''}{line.facts}"
+        return SheetCell(
+            line.score.name, html=_LINK.format(line.url, line.score.name) if line.url else "", below=words
+        )
+
+    def work(line: Line) -> SheetCell:
+        sign = line.item.sign
+        if sign is None or not sign.total:
+            return SheetCell("")
+        html = _SPARK.format(line.item.id, line.spark, line.item.id, sign.done, sign.total, sign.unit)
+        return SheetCell(f"{sign.done} of {sign.total}", html=html)
+
+    columns = [
+        Column("Run", name),
+        Column(
+            "Mean accuracy %", lambda line: line.score.accuracy if line.score else SheetCell("–"), "percent"
+        ),
+        Column("Drop", lambda line: line.score.drop if line.score else SheetCell("–"), "points"),
+        Column("Best method", best),
+        Column("Testbed", bed),
+    ]
+    if any(line.item.sign is not None for line in lines):
+        columns.append(Column("Progress", work))
+    return make_sheet(columns, lines, style="results home", aria="Scores of runs") if lines else None
+
+
+_FORGET = Markup(
+    '<form class="forget" action="{}/forget" method="post"><input type="hidden" name="csrf" value="{}">'
+    '<button aria-label="forget {}">forget</button></form>'
+)
+
+
+def _items_sheet(site: Site, lines: list[Line]) -> Sheet | None:
+    """Return the table of other items: a line each, datasets and testbeds with pictures."""
+
+    def name(line: Line) -> SheetCell:
+        seen = line.item.kind in ("dataset", "testbed") and not line.item.problem
+        return _name_cell(line, _STRIP.format(line.item.url, line.item.url) if seen else Markup(""))
+
+    columns = [
+        Column("Name", name),
+        Column("Kind", lambda line: SheetCell(line.item.kind, look="tag")),
+        Column("About", lambda line: SheetCell(line.facts)),
+    ]
+    if site.csrf and any(line.item.kind == "dataset" and line.item.name != "toybox" for line in lines):
+        columns.append(
+            Column(
+                "Forget",
+                lambda line: SheetCell("", html=_FORGET.format(line.item.url, site.csrf, line.item.name)),
+            )
+        )
+    return make_sheet(columns, lines, style="results home", aria="Items") if lines else None
+
+
+def _age(item: Item, now: float) -> float:
+    return max(0.0, now - item.changed) if item.changed else -1.0
+
+
 def _matches(item: Item, words: str, kind: str, state: str) -> bool:
     if (kind and item.kind != kind) or (state and item.state != state):
         return False
@@ -82,11 +306,6 @@ def _matches(item: Item, words: str, kind: str, state: str) -> bool:
         f"{item.name} {item.folder} {item.kind} {' '.join(map(str, item.facts.get('methods', ())))}".lower()
     )
     return all(word in text for word in words.split())
-
-
-def card(item: Item, now: float) -> Card:
-    """Describe an item by a line of facts."""
-    return Card(item, " · ".join(_facts(item)), max(0.0, now - item.changed) if item.changed else -1.0)
 
 
 def _facts(item: Item) -> list[str]:
@@ -99,7 +318,8 @@ def _facts(item: Item) -> list[str]:
         parts += [count(len(facts["methods"]), "method")]
         return [*parts, ", ".join(beds[:3]) + ("…" if len(beds) > 3 else "")]
     if item.kind == "testbed":
-        return [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), str(facts["sampler"])[:120]]
+        sampler = re.sub(r"\([^()]*\)", "", str(facts["sampler"]))  # its settings stand on its page
+        return [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), sampler]
     if item.kind == "training":
         settings = facts.get("settings", {})
         return [str(settings[key])[:80] for key in ("algorithm", "network", "dataset") if settings.get(key)]

@@ -17,6 +17,7 @@ from longshot.tasks import rows_mask
 
 MOST_ROWS, MOST_CELLS = 100, 900  # of a page; more columns, fewer rows
 DEFAULT_COLUMNS = 9
+VIEWS = ("grid", "table")  # beside rows with pictures
 _LONGEST = 2_000  # letters of a filter
 
 
@@ -30,6 +31,7 @@ class ListState:
     page: int = 1
     columns: tuple[str, ...] = ()
     fixed: tuple[tuple[str, str], ...] = ()  # parameters of the page around the list
+    view: str = ""  # pictures in rows; "grid" or "table"
 
     @classmethod
     def read(cls, path: str, query: Any, fixed: Sequence[str] = ()) -> ListState:
@@ -41,6 +43,7 @@ class ListState:
             page=page_number(query),
             columns=tuple(dict.fromkeys(query.getlist("column")))[:60],
             fixed=tuple((name, str(query[name])[:500]) for name in fixed if query.get(name)),
+            view=str(query.get("view", "")) if query.get("view") in VIEWS else "",
         )
 
     def parameters(self, **changes: Any) -> list[tuple[str, str]]:
@@ -50,6 +53,7 @@ class ListState:
         pairs += [("where", state.where)] if state.where else []
         pairs += [("sort", state.sort)] if state.sort else []
         pairs += [("column", name) for name in state.columns]
+        pairs += [("view", state.view)] if state.view else []
         pairs += [("page", str(state.page))] if state.page > 1 else []
         return pairs
 
@@ -162,12 +166,13 @@ def make_page(
     default_sort: str = "",
     noun: str = "task",
     defaults: Sequence[str] = (),
+    most: int = MOST_ROWS,
 ) -> ListPage:
     """Make one page of the list."""
     rows, problem = ordered_rows(table, state.where, state.sort or default_sort, noun)
     names = [name for name in state.columns if name in table.column_names]
     names = names or [name for name in defaults if name in table.column_names][:DEFAULT_COLUMNS]
-    size = min(MOST_ROWS, max(10, MOST_CELLS // max(1, len(names))))
+    size = min(most, max(10, MOST_CELLS // max(1, len(names))))
     pages = max(1, -(-len(rows) // size))
     page = min(state.page, pages)
     start = (page - 1) * size
@@ -249,5 +254,14 @@ def is_share(name: str) -> bool:
 
 
 _SHARES: Mapping[str, None] = dict.fromkeys(
-    ("accuracy", "spread", "accuracy_before", "accuracy_after", "accuracy_a", "accuracy_b", "difference")
+    (
+        "accuracy",
+        "spread",
+        "accuracy_before",
+        "accuracy_after",
+        "accuracy_a",
+        "accuracy_b",
+        "difference",
+        "disagreement",
+    )
 )

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.base import UserError, cache_dir, hash_json, in_words, keep_fonts, write_json
+from longshot.base import UserError, atomic, cache_dir, hash_json, in_words, keep_fonts, write_json
 
 if TYPE_CHECKING:
     from longshot.reports import Sheet
 
-FORMAT = 6
+FORMAT = 8
 _MOST_ELEMENTS = 1_150  # of a section, so that a page of it stays below 1,500
 _ONCE = (
     "tables",
@@ -43,10 +43,11 @@ class PlotWorker:
 
     def __init__(self, base: Path | None = None) -> None:
         self._base = base or cache_dir("explorer", "sections")
-        self._turn = threading.Semaphore(1)
+        # A layout takes minutes, so that plots do not wait for it.
+        self._turns = {True: threading.Semaphore(1), False: threading.Semaphore(1)}
         self._lock = threading.Lock()
         self._working: dict[str, threading.Event] = {}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._closed = False
         self._latest: dict[str, list[dict[str, Any]]] = {}
 
@@ -85,11 +86,17 @@ class PlotWorker:
             self._latest[of] = ready
         return ready
 
+    def progress(self, job: dict[str, Any]) -> float:
+        """Return which share of a job is done, where it says so."""
+        try:
+            return float(self._path(job).with_suffix(".progress").read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return 0.0
+
     def close(self) -> None:
-        """End the process that works."""
+        """End the processes that work."""
         self._closed = True
-        process = self._process
-        if process is not None:
+        for process in list(self._processes):
             with contextlib.suppress(OSError):
                 process.kill()
 
@@ -99,7 +106,7 @@ class PlotWorker:
     def _work(self, job: dict[str, Any], key: str, event: threading.Event) -> None:
         path = self._path(job)
         try:
-            with self._turn:
+            with self._turns[job["kind"] == "map"]:
                 if self._closed or path.is_file():
                     return
                 environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "svg"}
@@ -111,16 +118,19 @@ class PlotWorker:
                     env=environment,
                     start_new_session=True,
                 ) as process:
-                    self._process = process
+                    self._processes.append(process)
                     try:
-                        process.communicate(json.dumps({**job, "out": str(path)}).encode(), timeout=_SECONDS)
+                        process.communicate(
+                            json.dumps({**job, "out": str(path)}).encode(),
+                            timeout=_SECONDS * 6 if job["kind"] == "map" else _SECONDS,
+                        )
                     except subprocess.TimeoutExpired:
                         process.kill()
                     if process.returncode and not path.is_file() and not self._closed:
                         problem = "The plots could not be drawn: the process that draws them ended early."
                         write_json(path, [_problem(problem)])
+                    self._processes.remove(process)
         finally:
-            self._process = None
             with self._lock:
                 self._working.pop(key, None)
             event.set()
@@ -199,40 +209,55 @@ def training_sections(path: str) -> list[dict[str, Any]]:
     return _rendered([training_section(read_trainings([path]))], None)
 
 
-def suspects(path: str, fingerprint: str) -> list[dict[str, Any]]:
-    """Find images whose label looks wrong, by features of this dataset that are in the cache."""
-    from longshot.base import cache_places
-    from longshot.models import Features, suspects_of
+def suspects(path: str) -> list[dict[str, Any]]:
+    """Find images whose label looks wrong by one network's features of a dataset."""
+    from longshot.models import SUSPECT_ODDS, Features, suspects_of
 
-    for folder in cache_places("features"):
-        for file in sorted(folder.glob("*.npy")) if folder.is_dir() else ():
-            try:
-                features = Features.load(file, check=False)
-            except (UserError, OSError):
-                continue
-            if features.fingerprint != fingerprint:
-                continue
-            suspected = suspects_of(features)
-            odds = dict(zip(suspected.mislabelled.tolist(), suspected.odds.tolist(), strict=True))
-            rivals = dict(zip(suspected.mislabelled.tolist(), suspected.rival.tolist(), strict=True))
-            labels = np.repeat(np.arange(len(features.class_ids)), np.diff(features.offsets))
-            rows = [
-                {
-                    "row": row,
-                    "class": features.class_ids[int(labels[row])],
-                    "rival": features.class_ids[int(rivals[row])],
-                    "odds": float(odds[row]),
-                }
-                for row in suspected.mislabelled.tolist()
-            ]
-            rows += [
-                {"row": row, "class": features.class_ids[int(labels[row])], "why": "a copy of another image"}
-                for row in ([] if features.digests is None else _repeated(features.digests))
-            ]
-            note = f"By the features of {features.backbone}: another class is 100 times as probable as the label."
-            return _facts("suspects", rows, note)
-    sentence = "The cache holds no features of this dataset, so nothing judges its labels; embed it first."
-    return [_problem(sentence)]
+    features = Features.load(path, check=False)
+    suspected = suspects_of(features)
+    labels = np.repeat(np.arange(len(features.class_ids)), np.diff(features.offsets))
+    rows = [
+        {
+            "row": row,
+            "class": features.class_ids[int(labels[row])],
+            "rival": features.class_ids[int(rival)],
+            "odds": float(odds),
+        }
+        for row, rival, odds in zip(
+            suspected.mislabelled.tolist(), suspected.rival.tolist(), suspected.odds.tolist(), strict=True
+        )
+    ]
+    rows += [
+        {"row": row, "class": features.class_ids[int(labels[row])], "why": "a copy of another image"}
+        for row in ([] if features.digests is None else _repeated(features.digests))
+    ]
+    note = (
+        f"By the features of {features.backbone}: the label is improbable, another class is at least "
+        f"{SUSPECT_ODDS:,.0f} times as probable, and the images beside it are of other classes."
+    )
+    return _facts("suspects", rows, note)
+
+
+def lay_out(path: str, layout: str, out: str) -> list[dict[str, Any]]:
+    """Lay the images of a dataset out in the plane by features; places and clusters go to a file beside ``out``."""
+    from longshot.explorer.map_layout import clusters, components, neighbour_layout
+    from longshot.models import open_array
+
+    told_share = Path(out).with_suffix(".progress")
+    points = components(open_array(Path(path)))
+
+    def tell(share: float) -> None:
+        told_share.write_text(f"{share:.4f}", encoding="ascii")
+
+    places = points[:, :2] if layout == "components" else neighbour_layout(points, tell)
+    low, high = places.min(axis=0), places.max(axis=0)
+    middle, reach = (low + high) / 2, max(float((high - low).max()), 1e-9)
+    scaled = np.clip((places - middle) / reach + 0.5, 0, 1) * 65535
+    groups = clusters(points, min(12, len(points)))
+    target = Path(out).with_suffix(".npy")
+    with atomic(target) as temporary, temporary.open("wb") as file:
+        np.save(file, np.column_stack([scaled.round(), groups]).astype(np.uint16), allow_pickle=False)
+    return [{**_facts("map", [])[0], "file": str(target)}]
 
 
 def dataset_sheet(path: str) -> list[dict[str, Any]]:
@@ -279,6 +304,7 @@ def explain_tasks(path: str, task: int | None) -> list[dict[str, Any]]:
         {
             "task": each.task if task is None else task,
             "sentences": [finding.sentence for finding in each.findings],
+            "causes": [finding.attribute for finding in each.findings],
             "attractions": attraction_sentences(each),
         }
         for each in explanation.tasks
@@ -368,7 +394,8 @@ def main() -> None:
         "verify": lambda: verify_release(job["path"]),
         "why": lambda: explain_tasks(job["path"], job["task"]),
         "episodes": lambda: draw_episodes(job["settings"]),
-        "suspects": lambda: suspects(job["path"], job["fingerprint"]),
+        "suspects": lambda: suspects(job["path"]),
+        "map": lambda: lay_out(job["path"], job["layout"], job["out"]),
         "sheet": lambda: dataset_sheet(job["path"]),
     }
     try:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.base import Bools, Floats, Ints, Ragged, UserError
+from longshot.base import Bools, Floats, Ints, Ragged, UserError, cache_places
 from longshot.evaluation import count_confusions, numbered_classes
-from longshot.explorer.caches import CachedTestbed
+from longshot.explorer.caches import CachedTestbed, LruCache, rows_of
 from longshot.explorer.listing import address
 from longshot.explorer.run_index import BedIndex
 from longshot.explorer.site import Site
@@ -128,24 +130,81 @@ def confused_queries(
     return pairs
 
 
+_sidecars = LruCache(1)
+
+
+def feature_files() -> dict[tuple[str, str], Path]:
+    """Map (fingerprint, backbone) to the features of whole datasets that the cache holds."""
+    from longshot.models import sidecar
+
+    folders = [folder for folder in cache_places("features") if folder.is_dir()]
+
+    def read() -> dict[tuple[str, str], Path]:
+        held: dict[tuple[str, str], Path] = {}
+        for path in (path for folder in folders for path in sorted(folder.glob("*.npy"))):
+            try:
+                facts = json.loads(sidecar(path).read_text(encoding="utf-8"))
+                held.setdefault((str(facts["fingerprint"]), str(facts["backbone"])), path)
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+        return held
+
+    return _sidecars.get(tuple((folder, folder.stat().st_mtime_ns) for folder in folders), read)
+
+
+def networks_of(fingerprint: str) -> list[str]:
+    """List the networks through which the cache holds a whole dataset, raw pixels last."""
+    names = [backbone for held, backbone in feature_files() if held == fingerprint]
+    return sorted(names, key=lambda name: (name == "pixels", name))
+
+
 def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: Ints) -> Floats | None:
     """Read the features of some rows from the cache: those of images in use, or of the whole dataset."""
-    import json
-
-    from longshot.base import cache_places
-    from longshot.models import grown_arrays, open_array, sidecar
+    from longshot.models import grown_arrays, open_array
 
     for kind in ("float16", "float32") if features else ():
         for grown in grown_arrays(features, images, kind):
             if grown.holds(rows, None).all():
                 return np.asarray(grown.array[rows], np.float64)
-    for path in (path for folder in cache_places("features") for path in sorted(folder.glob("*.npy"))):
-        try:
-            facts = json.loads(sidecar(path).read_text(encoding="utf-8"))
-            if (facts["fingerprint"], facts["backbone"], facts["rows"]) == (fingerprint, backbone, images):
-                return np.asarray(open_array(path)[rows], np.float64)
-        except (UserError, OSError, ValueError, KeyError, TypeError):
-            continue
+    path = feature_files().get((fingerprint, backbone))
+    try:
+        array = None if path is None else open_array(path)
+    except (UserError, OSError, ValueError):
+        return None
+    return None if array is None or len(array) != images else np.asarray(array[rows], np.float64)
+
+
+_similar = LruCache(16)
+
+
+def task_similarity(
+    site: Site, cached: CachedTestbed, task: Task, every: Sequence[Candidate]
+) -> tuple[Floats, str] | None:
+    """Return the cosine of every query with every support [Q, S] and whose features gave it; None without features."""
+    fingerprint = cached.testbed.datasets[task.dataset]
+    for backbone, run in {each.series.backbone: each.run for each in every}.items():
+        features = site.index(run).features.get(backbone, {}).get(fingerprint, "")
+
+        def measure(backbone: str = backbone, features: str = features) -> Floats | None:
+            if not features and (fingerprint, backbone) not in feature_files():
+                return None
+            try:
+                dataset = site.dataset(task.dataset, fingerprint)
+            except UserError:
+                return None
+            rows = rows_of(dataset, [*task.query, *task.support])
+            if (rows < 0).any():
+                return None
+            vectors = _vectors(features, backbone, fingerprint, len(dataset), rows)
+            if vectors is None:
+                return None
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            similar: Floats = vectors[: len(task.query)] @ vectors[len(task.query) :].T
+            return similar
+
+        similar = _similar.get((cached.testbed.content_hash, task.index, backbone, features), measure)
+        if similar is not None:
+            return similar, backbone
     return None
 
 
@@ -160,40 +219,26 @@ def nearest_support(
 ) -> tuple[list[dict[str, Any]], str]:
     """Find the support images nearest to a query by the features of a series; or tell why there are none."""
     names = class_names(task.classes, task.labels)
-    fingerprint = cached.testbed.datasets[task.dataset]
-    for each in every:
-        features = site.index(each.run).features.get(each.series.backbone, {}).get(fingerprint, "")
-        try:
-            dataset = site.dataset(task.dataset, fingerprint)
-            rows = dataset.find_rows(pa.array([task.query[position], *task.support]))
-        except UserError:
-            continue
-        vectors = _vectors(features, each.series.backbone, fingerprint, len(dataset), rows)
-        if vectors is None:
-            continue
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        similar = vectors[1:] @ vectors[0]
-        order = np.argsort(-similar, kind="stable")[:8]
-        pages = [tile_page(task, number) for number in range(1, tile_page(task, 1).pages + 1)]
-        lies = {
-            tile.position: (tiles, tile) for tiles in pages for tile in tiles.tiles if tile.part == "support"
+    measured = task_similarity(site, cached, task, every)
+    if measured is None:
+        return [], (
+            "The cache holds no features of a backbone that was evaluated here, so the nearest support is not known."
+        )
+    similar, backbone = measured[0][position], measured[1]
+    pages = [tile_page(task, number) for number in range(1, tile_page(task, 1).pages + 1)]
+    lies = {tile.position: (tiles, tile) for tiles in pages for tile in tiles.tiles if tile.part == "support"}
+    near = [
+        {
+            "style": lies[int(index)][1].style if int(index) in lies else "",
+            "sprite": sprite_of(base.removesuffix("/support"), cached, task, lies[int(index)][0])
+            if int(index) in lies
+            else "",
+            "key": task.support[int(index)],
+            "name": names[int(task.support_label[index])],
+            "same": int(task.support_label[index]) == int(task.query_label[position]),
+            "similar": float(similar[index]),
+            "url": address(f"{base}/{int(index)}", carried),
         }
-        near = [
-            {
-                "style": lies[int(index)][1].style if int(index) in lies else "",
-                "sprite": sprite_of(base.removesuffix("/support"), cached, task, lies[int(index)][0])
-                if int(index) in lies
-                else "",
-                "key": task.support[int(index)],
-                "name": names[int(task.support_label[index])],
-                "same": int(task.support_label[index]) == int(task.query_label[position]),
-                "similar": float(similar[index]),
-                "url": address(f"{base}/{int(index)}", carried),
-            }
-            for index in order
-        ]
-        return near, f"By the cosine of {each.series.backbone}'s features."
-    return (
-        [],
-        "The cache holds no features of a backbone that was evaluated here, so the nearest support is not known.",
-    )
+        for index in np.argsort(-similar, kind="stable")[:8]
+    ]
+    return near, f"By the cosine of {backbone}'s features."

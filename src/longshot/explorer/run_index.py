@@ -28,6 +28,7 @@ from longshot.explorer.run_index_build import SeriesColumn, build_beside, open_t
 
 FORMAT = 7
 _OPEN = 6  # indexes held open
+_SCORES = 64 << 20  # bytes of a part whose scores are read at once
 
 
 class BedIndex:
@@ -148,6 +149,23 @@ def read_scores(run: Path, units: Sequence[str], task: int) -> Floats | None:
         except (OSError, pa.ArrowException):
             continue
     return None
+
+
+def read_all_scores(run: Path, units: Sequence[str]) -> dict[int, Floats]:
+    """Read the scores of all tasks of a series; nothing where the run did not keep them, or they are very many."""
+    held: dict[int, Floats] = {}
+    for unit in units:
+        try:
+            file = pq.ParquetFile(part_path(run, unit))
+            if "scores" not in file.schema_arrow.names or part_path(run, unit).stat().st_size > _SCORES:
+                return {}
+            table = file.read(columns=["task", "scores"])
+        except (OSError, pa.ArrowException):
+            continue
+        for task, values in zip(table["task"].to_pylist(), table["scores"], strict=True):
+            if values.is_valid:
+                held[task] = values.values.to_numpy(zero_copy_only=False)
+    return held
 
 
 def run_stamp(run: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,23 +11,21 @@ import numpy as np
 from longshot.base import count
 from longshot.explorer.library import Item
 from longshot.explorer.listing import (
+    MOST_ROWS,
     ListPage,
     ListState,
     address,
     is_share,
     make_page,
-    order,
     page_number,
-    select,
     task_link,
 )
 from longshot.explorer.result_views import IndexLinks, indexed_results, tasks_url
 from longshot.explorer.run_index import BedIndex, RunIndex
 from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
-from longshot.explorer.svg_plots import Point, scatter
+from longshot.explorer.task_rows import CHOSEN_BY, PICTURED, class_choices, pictured_rows, task_table
 from longshot.reports import Section, results_sheet
 
-_POINTS = 350
 _HEADINGS = {
     "overlap": "Overlap",
     "results": "Tests",
@@ -57,15 +56,18 @@ def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[
         if ready
         else ["results", "provenance"]  # these every run has
     )
-    tabs = tabs_of(
-        run.url, here, {"Overview": "", "Tasks": "tasks", "Plot": "plot", "Confusions": "confusion"}
-    )
-    tabs += [("Compare", address("/compare", [("run", run.id)]), False)]
+    views = {"Overview": "", "Tasks": "tasks"} | ({"Plots": "plot"} if index.rows else {})
+    if any(bed.answers(0) is not None for bed in index.beds() if bed.series):
+        views |= {"Classes": "classes", "Confusions": "confusion"}
+    tabs = tabs_of(run.url, here, views)
+    if any(len(bed.series) > 1 for bed in index.beds()):
+        tabs += [("Compare", address("/compare", [("run", run.id)]), False)]
     tabs += tabs_of(f"{run.url}/report", here, {_HEADINGS.get(name, name): name for name in names})
     notices = list(dict.fromkeys(index.notes))[:3]
     if len(index.notes) > 3:
         notices.append(f"{len(index.notes) - 3} more files of this run are damaged.")
-    notices += [f"{note}." for _, note in index.leaks.values()]
+    if not here:  # where the marks stand that it explains
+        notices += [f"{note}." for _, note in index.leaks.values()]
     facts = run.facts
     return Page(
         run.name,
@@ -144,11 +146,10 @@ def default_columns(bed: BedIndex) -> list[str]:
 
 def list_state(path: str, query: Any, bed: BedIndex) -> ListState:
     """Read the state of the list; a series that an address names becomes its sort order."""
-    state = ListState.read(path, query, fixed=("bed",))
+    state = ListState.read(path, query, fixed=("bed", *CHOSEN_BY))
     text = str(query.get("series", ""))
     if text and not state.sort:
-        series = bed.series[choose_series(bed, text)]
-        return ListState(path, state.where, series.column, state.page, state.columns, state.fixed)
+        return replace(state, sort=bed.series[choose_series(bed, text)].column)
     return state
 
 
@@ -157,13 +158,22 @@ def run_tasks(site: Site, run: Item, query: Any) -> Page:
     index = site.index(run)
     bed = choose_bed(index, query)
     state = list_state(f"{run.url}/tasks", query, bed)
-    listed = make_page(bed.table, state, default_sort="accuracy", defaults=default_columns(bed))
     item = site.testbed_item(bed.hash)
-    carried = [("run", run.id), *state.parameters(page=1, fixed=(), columns=())]
+    table = task_table(site, item, bed.table, query, bed)
+    pictured = item is not None and not bed.problem and state.view != "table" and not state.columns
+    defaults = default_columns(bed)
+    if pictured:  # accuracies of series are ticks, and what is most telling stands beside them
+        defaults = ["task", "accuracy", "disagreement", "cause", *bed.varied[:2]]
+    listed = make_page(
+        table, state, default_sort="accuracy", defaults=defaults, most=PICTURED if pictured else MOST_ROWS
+    )
+    chosen = tuple(pair for pair in state.fixed if pair[0] in CHOSEN_BY)
+    carried = [("run", run.id), *state.parameters(page=1, fixed=chosen, columns=())]
     link = task_link(f"{item.url}/task" if item else None, carried)
     example = f"way >= 5 and {bed.series[0].column} < 0.4" if bed.series else "way >= 5"
     context = list_context(listed, link, example, download_links(state, bool(item)))
     context |= {"beds": bed_links(state.path, index, bed), "series": bed.series}
+    context |= pictured_context(site, item, listed, carried, bed, pictured)
     page = run_frame(
         site, run, index, "tasks", [Section("tasks", f"Tasks of {bed.name}", context, "task_list")]
     )
@@ -190,6 +200,32 @@ def list_context(
         "example": example,
         "downloads": downloads,
         "series": [],
+        "pictures": None,
+        "views": [],
+        "classes": [],
+    }
+
+
+def pictured_context(
+    site: Site,
+    item: Item | None,
+    listed: ListPage,
+    carried: Sequence[tuple[str, str]],
+    bed: BedIndex | None,
+    pictured: bool,
+) -> dict[str, Any]:
+    """Collect what a list of tasks takes beside: its pictures, its other views, and classes to choose by."""
+    state = listed.state
+    views = (("", "rows"), ("grid", "grid"), ("table", "numbers"))
+    chosen = dict(state.fixed)
+    return {
+        "pictures": pictured_rows(site, item, listed, carried, bed) if pictured and listed.rows else None,
+        "views": [
+            (name, state.url(view=view, columns=(), page=1), view == state.view) for view, name in views
+        ],
+        "classes": class_choices(site, item),
+        "chosen": [chosen.get(name, "") for name in CHOSEN_BY],
+        "legend": [] if bed is None else list(enumerate(bed.series[:6])),
     }
 
 
@@ -198,59 +234,6 @@ def download_links(state: ListState, testbed: bool) -> list[tuple[str, str]]:
     kinds = [("CSV", "csv"), ("Parquet", "parquet")]
     kinds += [("testbed of these tasks", "testbed")] if testbed else []
     return [(name, address(state.path, [*state.parameters(page=1), ("as", kind)])) for name, kind in kinds]
-
-
-def run_plot(site: Site, run: Item, query: Any) -> Page:
-    """Plot two columns of the tasks against each other; a point is a task."""
-    index = site.index(run)
-    bed = choose_bed(index, query)
-    table = bed.table
-    state = ListState.read(f"{run.url}/plot", query, fixed=("bed", "x", "y"))
-    numeric = [
-        name
-        for name in table.column_names
-        if name != "dataset" and str(table.schema.field(name).type) != "string"
-    ]
-    x, y = str(query.get("x", "")), str(query.get("y", ""))
-    if x not in numeric:
-        x = "coarsity" if "coarsity" in numeric else "spread"
-    if y not in numeric:
-        y = bed.series[0].column if bed.series else "task"
-    rows, problem = select(table, state.where)
-    rows = order(table, rows, "task")
-    values = np.stack([table[name].to_numpy()[rows].astype(float) for name in (x, y)])
-    usable = np.isfinite(values).all(axis=0)
-    rows, values = rows[usable], values[:, usable]
-    step = max(1, -(-len(rows) // _POINTS))
-    item = site.testbed_item(bed.hash)
-    tasks_shown = table["task"].to_numpy()[rows[::step]]
-    points = [
-        Point(
-            float(a),
-            float(b),
-            address(f"{item.url}/task/{task}", [("run", run.id)]) if item else "",
-            f"task {task}: {x} {a:.4g}, {y} {b:.4g}",
-        )
-        for a, b, task in zip(
-            values[0, ::step].tolist(), values[1, ::step].tolist(), tasks_shown.tolist(), strict=True
-        )
-    ]
-    context = {
-        "svg": scatter(points, x, y) if points else "",
-        "names": numeric,
-        "x": x,
-        "y": y,
-        "state": state,
-        "shown": len(points),
-        "total": len(rows),
-        "problem": problem,
-        "bed": bed.hash[:10],
-        "beds": bed_links(state.path, index, bed),
-        "path": state.path,
-        "svg_url": address(f"{run.url}/plot", [*state.parameters(), ("as", "svg")]),
-    }
-    section = Section("plot", f"Tasks of {bed.name}: {y} against {x}", context, "run_plot")
-    return run_frame(site, run, index, "plot", [section])
 
 
 def run_section(site: Site, run: Item, name: str, query: Any) -> Page:

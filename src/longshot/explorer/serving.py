@@ -118,6 +118,7 @@ def serve(
     names: Sequence[str] = (),
     framed: bool = True,
     browser: bool = False,
+    review: bool = False,
 ) -> Explorer:
     """Show datasets, testbeds, runs, trainings and studies in the browser, live.
 
@@ -134,7 +135,7 @@ def serve(
     port : int, 1 to 65535
         Port, or the next free one.
     token : str, optional
-        What readers must know: they open …/?token=TOKEN once. It has 12 characters at least.
+        Secret that readers need: they open …/?token=TOKEN once. It has 12 characters at least.
     names : NAME, list of str
         Further name that browsers reach it by, behind a proxy. Such as ``explorer.example.org``, where a proxy
         with TLS stands before it.
@@ -142,6 +143,9 @@ def serve(
         Whether pages of this machine, such as a notebook, may show it in a frame.
     browser : bool
         Also open the page in this machine's browser.
+    review : bool
+        Let readers keep or drop doubtful images, as ``longshot datasets review`` does, and forget datasets. Nothing
+        else is ever written.
 
     Returns
     -------
@@ -180,7 +184,9 @@ def serve(
         )
     listening = listen(host, port)
     bound = int(listening.getsockname()[1])
-    built = build_app(roots, own_hosts(host, bound, names), token=token, framed=framed, any_address=not local)
+    built = build_app(
+        roots, own_hosts(host, bound, names), token=token, framed=framed, any_address=not local, review=review
+    )
     config = uvicorn.Config(
         built.app,
         **QUIET,
@@ -259,7 +265,7 @@ def _roots(sources: Sequence[Any]) -> tuple[list[Path], list[TemporaryDirectory[
     return roots, held
 
 
-@click.command(short_help="Look at every task, every mistake, every run, in the browser.")
+@click.command(short_help="Open every task, mistake and run in the browser.")
 @click.argument("folders", nargs=-1, type=PATH)
 @verb_options("serve", without="framed")
 def serve_command(folders: tuple[Path, ...], **settings: Any) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from markupsafe import Markup
 
 from longshot.base import UserError
 from longshot.explorer import listing
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from longshot.data import Dataset
+    from longshot.explorer.run_scores import RunScores
 
 TEMPLATES = Path(__file__).with_name("templates")
 _DATASETS = 4  # held open
@@ -51,13 +54,17 @@ class Page:
     notices: list[str] = field(default_factory=list)
     live: str = ""  # address to ask whether something changed
     keys: Mapping[str, str] = field(default_factory=dict)  # key → address
+    steps: Sequence[tuple[str, str]] = ()  # (rel, address) of the neighbours, as links
 
 
 class Site:
     """The state of one server; nothing in it belongs to one reader."""
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    def __init__(self, roots: Sequence[Path], *, review: bool = False) -> None:
         self.library = Library(roots)
+        self.csrf = (
+            secrets.token_hex(16) if review else ""
+        )  # what forms must bring; without it nothing is written
         self.indexes, self.testbed_cache, self.plot_worker = Indexes(), TestbedCache(), PlotWorker()
         self.decoders = Decoders()
         self.pictures = PictureStore(self.decoders)
@@ -68,6 +75,14 @@ class Site:
         """End the processes it started."""
         self.decoders.close()
         self.plot_worker.close()
+        self.scores.close()
+
+    @cached_property
+    def scores(self) -> RunScores:
+        """Scores of runs for the first page."""
+        from longshot.explorer.run_scores import RunScores  # which knows this module
+
+        return RunScores(self)
 
     # --- what pages ask for ---
 
@@ -143,7 +158,7 @@ class Site:
     def templates(self) -> Environment:
         """Load the templates of pages that are served, above those of pages that are written."""
         templates = frame.environment(TEMPLATES)
-        templates.filters.update(show=listing.cell_text, ago=ago, bytes=human_bytes)
+        templates.filters.update(show=listing.cell_text, ago=ago, bytes=human_bytes, name=breakable)
         templates.globals.update(
             style_url=self.asset_url("explorer.css"), script_url=self.asset_url("explorer.js")
         )
@@ -155,11 +170,13 @@ class Site:
         styles = "".join(
             frame.asset(name) for name in ("style.css", "testbed.css", "study.css", "overlap.css")
         )
+        # Words stay whole: what is longer than its line breaks, and nothing else.
+        styles = styles.replace("overflow-wrap: anywhere", "overflow-wrap: break-word")
         own = {
             name: TEMPLATES.joinpath(name).read_text(encoding="utf-8")
-            for name in ("explorer.css", "explorer.js")
+            for name in ("explorer.css", "explorer.js", "map.js")
         }
-        script = frame.asset("sort.js").replace("\n\n", "\n") + own["explorer.js"]
+        script = frame.asset("sort.js").replace("\n\n", "\n") + own["explorer.js"] + own["map.js"]
         return {
             "explorer.css": ("text/css; charset=utf-8", (styles + own["explorer.css"]).encode()),
             "explorer.js": ("text/javascript; charset=utf-8", script.encode()),
@@ -226,6 +243,19 @@ def without_unseen(text: str) -> str:
     They could make a name look like another.
     """
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+_BREAKS = re.compile(r"(?<=[_./·])(?=[^\W_])|(?<=[a-z])(?=[A-Z])")
+
+
+@lru_cache(4_096)
+def breakable(name: str) -> Markup:
+    """Return a name that keeps its own direction and breaks between its parts, not inside a word.
+
+    >>> breakable("177.Prothonotary_Warbler")
+    Markup('<bdi>177.<wbr>Prothonotary_<wbr>Warbler</bdi>')
+    """
+    return Markup("<bdi>{}</bdi>").format(Markup("<wbr>").join(_BREAKS.split(str(name))))
 
 
 def ago(seconds: float) -> str:

@@ -13,7 +13,7 @@ from longshot.base import UserError
 from longshot.data import stamps_of
 from longshot.explorer.caches import CachedTestbed, LruCache, rows_of
 from longshot.explorer.listing import address
-from longshot.explorer.picture_store import COLUMNS, ImageRequest, picture_address, sprite_style
+from longshot.explorer.picture_store import COLUMNS, TILE, ImageRequest, picture_address, sprite_style
 from longshot.explorer.site import NotThere, Site
 from longshot.reports import class_names
 
@@ -184,36 +184,48 @@ def _stamped(name: str, images: list[ImageRequest]) -> str:
 
 
 SHOWN = 48  # pictures of a page
+_LISTED = 144  # of a list of tasks
 
 
 def query_gallery(
     item: Item,
     cached: CachedTestbed,
-    pairs: Sequence[tuple[int, int]],
+    pairs: Sequence[tuple[int, int | str]],
     carried: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """Arrange the tiles of queries (task, place), each with its class and where a click leads."""
+    """Arrange the tiles of queries (task, place), or supports (task, "s" and place), each with its class and link."""
     tiles = []
-    for at, (number, position) in enumerate(pairs):
+    for at, (number, which) in enumerate(pairs):
         task = cached.testbed[number]
         names = class_names(task.classes, task.labels)
+        part, keys, labels, position = _side(task, which)
         tiles.append(
             {
                 "style": f"--x:{at % COLUMNS};--y:{at // COLUMNS}",
-                "url": address(f"{item.url}/task/{number}/query/{position}", list(carried)),
+                "url": address(f"{item.url}/task/{number}/{part}/{position}", list(carried)),
                 "task": number,
                 "position": position,
-                "name": names[int(task.query_label[position])],
-                "key": task.query[position],
+                "name": names[int(labels[position])],
+                "key": keys[position],
                 "caption": "",
             }
         )
+    return {"tiles": tiles, "sprite": listed_sprite(item, cached, pairs)}
+
+
+def listed_sprite(item: Item, cached: CachedTestbed, pairs: Sequence[tuple[int, int | str]]) -> str:
+    """Write the style with the image that holds some queries and supports, one behind the other."""
     listed = "-".join(f"{task}.{position}" for task, position in pairs)
     digest = picture_address([cached.testbed.content_hash, listed])
-    return {
-        "tiles": tiles,
-        "sprite": sprite_style(f"{item.url}/queries/{listed}/{digest}.jpg" if tiles else ""),
-    }
+    return sprite_style(f"{item.url}/queries/{listed}/{digest}.jpg" if pairs else "")
+
+
+def _side(task: Task, which: int | str) -> tuple[str, Any, Any, int]:
+    """Return which images of a task are meant, their keys and labels, and the place among them."""
+    text = str(which)
+    if text.startswith("s"):
+        return "support", task.support, task.support_label, int(text[1:])
+    return "query", task.query, task.query_label, int(text)
 
 
 def query_sprite(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
@@ -222,11 +234,12 @@ def query_sprite(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
     listed = str(params["listed"])
     if params["name"] != picture_address([cached.testbed.content_hash, listed]):
         raise NotThere("This picture has another address by now.")
-    pairs = [tuple(map(int, pair.split("."))) for pair in listed.split("-")][:SHOWN]
-    tasks = [(cached.testbed[number], position) for number, position in pairs]
     images: list[ImageRequest] = []
-    for task, position in tasks:
-        images += image_requests(site, cached, task.dataset, [task.query[position]])
+    for pair in listed.split("-")[:_LISTED]:
+        number, which = pair.split(".")
+        task = cached.testbed[int(number)]
+        _, keys, _, position = _side(task, which)
+        images += image_requests(site, cached, task.dataset, [keys[position]])
     vouched = all(image.digest for image in images)
     name = picture_address(["queries", params["name"], "" if vouched else _stamps(images)])
     data, lasting = site.pictures.get(name, lambda: site.pictures.tiles(images))
@@ -290,3 +303,31 @@ def _stamps(images: Sequence[ImageRequest]) -> list[list[int]]:
             own[0].dataset.store, np.array([image.row for image in own if image.row >= 0], np.int64)
         ).tolist()
     return stamps
+
+
+_STRIP = 4  # pictures beside a name
+
+
+def strip(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
+    """Draw a few pictures of a testbed or a dataset, of several classes each; crosses where there are none."""
+    lasting = False
+    try:
+        if params["kind"] == "testbed":
+            item = site.item("testbed", params["id"])
+            cached = site.testbed(item)
+            task = read_task(cached, int(params.get("task", 0)))
+            places = np.unique(np.asarray(task.query_label), return_index=True)[1][:_STRIP]
+            images = image_requests(site, cached, task.dataset, [task.query[position] for position in places])
+            lasting = all(image.digest for image in images)
+        else:
+            item = site.item("dataset", params["id"])
+            dataset = site.opened(str(item.facts["source"]), item.name)
+            spread = np.linspace(0, len(dataset.class_ids) - 1, min(_STRIP, len(dataset.class_ids)))
+            rows = dataset.offsets[spread.astype(np.int64)]
+            prepare(dataset, rows)
+            images = [ImageRequest(dataset, int(row)) for row in rows]
+        name = picture_address(["strip", item.id, params.get("task", 0), "" if lasting else _stamps(images)])
+        data, made = site.pictures.get(name, lambda: site.pictures.tiles(images, columns=_STRIP))
+    except (NotThere, UserError, OSError, ValueError):
+        return site.decoders.sheet([b""] * _STRIP, side=TILE, columns=_STRIP, square=True)[0], False
+    return data, made and lasting

@@ -62,7 +62,7 @@ class Point:
     text: str
 
 
-def scatter(points: Sequence[Point], xlabel: str, ylabel: str, *, links: bool = True) -> str:
+def scatter(points: Sequence[Point], xlabel: str, ylabel: str) -> str:
     """Draw the plot as an ``<svg>`` element; all text is escaped."""
     xs, ys = [point.x for point in points], [point.y for point in points]
     x_low, x_high, x_ticks = _axis(xs)
@@ -97,10 +97,11 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, *, links: bool = 
     )
     for point in points:
         centre = f'cx="{place_x(point.x):.1f}" cy="{place_y(point.y):.1f}"'
-        dot = f'<circle {centre} r="4"><title>{escape(point.text)}</title></circle>'
-        linked = links and point.url
+        words = escape(point.text)
         parts.append(
-            f'<a href="{escape(point.url)}" aria-label="{escape(point.text)}">{dot}</a>' if linked else dot
+            f'<a href="{escape(point.url)}" aria-label="{words}"><circle {centre} r="4"/></a>'
+            if point.url  # whose words the page shows beside it
+            else f'<circle {centre} r="4"><title>{words}</title></circle>'
         )
     return "".join([*parts, "</svg>"])
 
@@ -121,3 +122,112 @@ def _axis(values: Sequence[float]) -> tuple[float, float, list[float]]:
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= raw)
     first = math.ceil(low / step)
     return low, high, [round(number * step, 10) for number in range(first, math.floor(high / step) + 1)]
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A row of a dot plot: a share with its interval, and where a click on it leads."""
+
+    label: str
+    value: float
+    low: float | None
+    high: float | None
+    url: str = ""
+
+
+_DOTS_WIDTH, _DOTS_LEFT = 720, 210
+
+
+def dot_plot(dots: Sequence[Dot], label: str) -> str:
+    """Draw shares with their intervals, one row each, as an ``<svg>`` element; all text is escaped.
+
+    >>> dot_plot([Dot("wren", 0.5, 0.4, 0.6, "/a")], "accuracy").count("<circle")
+    1
+    """
+    height = _ROW * len(dots) + 34
+
+    def place(share: float) -> float:
+        return _DOTS_LEFT + share * (_DOTS_WIDTH - _DOTS_LEFT - 20)
+
+    parts = [
+        f'<svg class="plot scatter dots" role="group" viewBox="0 0 {_DOTS_WIDTH} {height}" '
+        f'xmlns="http://www.w3.org/2000/svg" aria-label="{escape(label)} of each class">'
+    ]
+    for tick in (0, 0.25, 0.5, 0.75, 1):
+        parts.append(
+            f'<path class="grid" d="M{place(tick):.1f} 4V{height - 28}"/>'
+            f'<text x="{place(tick):.1f}" y="{height - 10}" text-anchor="middle">{100 * tick:.0f} %</text>'
+        )
+    for number, dot in enumerate(dots):
+        y = _ROW * number + 16
+        words = f"{dot.label}: {100 * dot.value:.1f} %"
+        if dot.low is not None and dot.high is not None:
+            words += f", {100 * dot.low:.1f} to {100 * dot.high:.1f}"
+        reach = (
+            "" if dot.low is None or dot.high is None else f"M{place(dot.low):.1f} {y}H{place(dot.high):.1f}"
+        )
+        shown = dot.label if len(dot.label) <= 30 else f"{dot.label[:29]}…"
+        row = (
+            f'<text x="{_DOTS_LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(shown)}</text>'
+            f'<path class="reach" d="{reach}"/>'
+            f'<circle cx="{place(dot.value):.1f}" cy="{y}" r="5"><title>{escape(words)}</title></circle>'
+        )
+        parts.append(
+            f'<a href="{escape(dot.url)}" aria-label="{escape(words)}">{row}</a>' if dot.url else row
+        )
+    return "".join([*parts, "</svg>"])
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line of a ladder: (place, share, low, high, address) of each step, in the colour of its series."""
+
+    label: str
+    colour: str
+    steps: Sequence[tuple[float, float, float | None, float | None, str]]
+
+
+def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
+    """Draw shares of several series over named steps, or over shares of the tasks where no step is named."""
+    last = max(len(names) - 1, 1)
+
+    def place_x(value: float) -> float:
+        return _LEFT + 20 + value / (last if names else 1) * (_WIDTH - _LEFT - _RIGHT - 60)
+
+    def place_y(share: float) -> float:
+        return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+
+    parts = [
+        f'<svg class="plot scatter ladder" role="group" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'xmlns="http://www.w3.org/2000/svg" aria-label="accuracy against {escape(xlabel)}">'
+    ]
+    for tick in (0, 0.25, 0.5, 0.75, 1):
+        parts.append(
+            f'<path class="grid" d="M{_LEFT} {place_y(tick):.1f}H{_WIDTH - _RIGHT}"/>'
+            f'<text x="{_LEFT - 8}" y="{place_y(tick) + 4:.1f}" text-anchor="end">{100 * tick:.0f}</text>'
+        )
+    for number, name in enumerate(names or ("0 %", "25 %", "50 %", "75 %", "100 %")):
+        at = number if names else number / 4
+        shown = name if len(name) <= 20 else f"{name[:19]}…"
+        parts.append(
+            f'<text x="{place_x(at):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{escape(shown)}</text>'
+        )
+    parts.append(
+        f'<text class="label" x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(xlabel)}</text>'
+        f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="14" text-anchor="middle" '
+        f'transform="rotate(-90)">accuracy (%)</text>'
+    )
+    for curve in curves:
+        line = "L".join(f"{place_x(x):.1f} {place_y(y):.1f}" for x, y, *_ in curve.steps)
+        parts.append(f'<path fill="none" stroke="{curve.colour}" stroke-width="2" d="M{line}"/>')
+        for x, y, low, high, url in curve.steps if names else ():
+            if low is not None and high is not None:
+                reach = f"M{place_x(x):.1f} {place_y(low):.1f}V{place_y(high):.1f}"
+                parts.append(f'<path fill="none" stroke="{curve.colour}" stroke-width="1.5" d="{reach}"/>')
+            words = f"{curve.label}, {names[int(x)]}: {100 * y:.1f} %"
+            dot = (
+                f'<circle cx="{place_x(x):.1f}" cy="{place_y(y):.1f}" r="5" style="fill:{curve.colour};fill-opacity:1">'
+                f"<title>{escape(words)}</title></circle>"
+            )
+            parts.append(f'<a href="{escape(url)}" aria-label="{escape(words)}">{dot}</a>' if url else dot)
+    return "".join([*parts, "</svg>"])

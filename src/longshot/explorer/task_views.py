@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from markupsafe import Markup
 
 from longshot.base import Floats, count, span
 from longshot.explorer.caches import CachedTestbed
@@ -16,19 +14,20 @@ from longshot.explorer.compare_views import Candidate
 from longshot.explorer.library import Item
 from longshot.explorer.listing import ListState, address, cell_text, neighbours, page_number
 from longshot.explorer.picture_store import LARGE, TILE
-from longshot.explorer.query_answers import nearest_support
+from longshot.explorer.query_answers import nearest_support, task_similarity
 from longshot.explorer.run_index import read_scores
 from longshot.explorer.site import NotThere, Page, Site, tabs_of
 from longshot.explorer.sprites import TilePage, read_task, sprite_of, tile_page
-from longshot.explorer.testbed_views import dataset_links, siblings, tasks_with
-from longshot.reports import Column, Section, Sheet, SheetCell, class_names, make_sheet
-from longshot.statistics import percent
+from longshot.explorer.task_rows import CHOSEN_BY, task_table
+from longshot.explorer.testbed_views import dataset_links, siblings
+from longshot.reports import Section, class_names
 
 if TYPE_CHECKING:
     from longshot.tasks import Task
 
 
-CARRIED = ("run", "class", "where", "sort")  # of the list that a task was opened from
+CARRIED = ("run", "lead", *CHOSEN_BY, "where", "sort", "view")  # of the list that a task was opened from
+_NEAREST = 3  # supports that are shown with a query
 _MARKED_SERIES = 4  # whose marks stand under each query
 _RUNS = 6  # that are looked at where none is named
 
@@ -82,19 +81,19 @@ def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sectio
     """Make the page of a task around some sections; arrow keys lead to its neighbours in the list."""
     base = f"{item.url}/task"
     run = str(query.get("run", ""))
-    state = ListState.read(f"{base}/{task.index}", query, fixed=("run", "class"))
+    state = ListState.read(f"{base}/{task.index}", query, fixed=("run", "lead", *CHOSEN_BY))
     carried = state.parameters(page=1, columns=())
-    cached = site.testbed(item)
-    table = tasks_with(cached, str(query.get("class", "")))
-    own = tuple(pair for pair in state.fixed if pair[0] == "class")
+    table = task_table(site, item, site.testbed(item).tasks, query)
+    own = tuple(pair for pair in state.fixed if pair[0] in CHOSEN_BY)
     default, back = "task", address(f"{item.url}/tasks", state.parameters(page=1, columns=(), fixed=own))
     if run:
         owner = site.library.find("run", run)
         if owner is not None and not owner.problem:
             try:
-                table = site.index(owner).bed(item.facts["hash"]).table
+                bed = site.index(owner).bed(item.facts["hash"])
+                table = task_table(site, item, bed.table, query, bed)
                 default = "accuracy"
-                fixed = (("bed", item.facts["hash"][:10]),)
+                fixed = (("bed", item.facts["hash"][:10]), *own)
                 back = address(f"{owner.url}/tasks", state.parameters(page=1, columns=(), fixed=fixed))
             except (NotThere, KeyError):
                 pass
@@ -105,7 +104,7 @@ def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sectio
     if after is not None:
         keys["ArrowRight"] = address(f"{base}/{after}", carried)
     inner = f"{base}/{task.index}"
-    names = {"Pictures": "", "Answers": "answers", "Other supports": "supports", "Why": "why"}
+    names = {"Pictures": "", "Why": "why"}
     tabs = [(name, address(url, carried), own) for name, url, own in tabs_of(inner, here, names)]
     facts = [
         f"{task.way}-way",
@@ -120,7 +119,14 @@ def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sectio
     ][:6]
     facts.append(f"{position:,} of {total:,} in this list" if position else "not in this list")
     crumbs = [("Explorer", "/"), (item.name, item.url), ("tasks", back)]
-    return Page(f"Task {task.index:,}", sections, counts=facts, crumbs=crumbs, tabs=tabs, keys=keys)
+    steps = [
+        (rel, keys[key])
+        for rel, key in (("prev", "ArrowLeft"), ("next", "ArrowRight"), ("up", "Escape"))
+        if key in keys
+    ]
+    return Page(
+        f"Task {task.index:,}", sections, counts=facts, crumbs=crumbs, tabs=tabs, keys=keys, steps=steps
+    )
 
 
 def task_pictures(site: Site, item: Item, number: int, query: Any) -> Page:
@@ -153,6 +159,10 @@ def _context(
     marked = every[:_MARKED_SERIES]
     carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
     base = f"{item.url}/task/{task.index}"
+    lead = next((each for each in every if each.id == query.get("lead")), every[0] if every else None)
+    scores = None if lead is None else lead.scores(task)
+    measured = task_similarity(site, cached, task, every)
+    nearest = None if measured is None else np.argsort(-measured[0], axis=1, kind="stable")[:, :_NEAREST]
     rows = []
     for label in tiles.classes:
         own = [tile for tile in tiles.tiles if tile.label == label]
@@ -179,6 +189,8 @@ def _context(
                     if every
                     else names[label],
                     "url": address(f"{base}/query/{tile.position}", carried),
+                    "near": "" if nearest is None else " ".join(map(str, nearest[tile.position].tolist())),
+                    **_led(lead, scores, tile.position, label, names),
                 }
             )
         shown.sort(key=lambda each: -each["wrong"])
@@ -210,10 +222,15 @@ def _context(
                 "series": each.series,
                 "run": each.run,
                 "accuracy": each.accuracy,
-                "url": address(base, [("run", each.run.id), *[pair for pair in carried if pair[0] != "run"]]),
+                "url": address(base, [*(pair for pair in carried if pair[0] != "lead"), ("lead", each.id)]),
+                "leads": each is lead,
             }
             for index, each in enumerate(every)
         ],
+        "lead": lead,
+        "near_by": "" if measured is None else measured[1],
+        "large": f"{base.lstrip('/')}/%-{item.facts['hash'][:10]}.jpg",
+        "supports": _switch(site, item, task, query),
         "pages": [
             (page, address(base, [*carried, ("classes", str(page))]), page == tiles.page)
             for page in range(1, tiles.pages + 1)
@@ -221,6 +238,51 @@ def _context(
         "side": TILE,
         "datasets": dataset_links(site, {task.dataset: cached.testbed.datasets[task.dataset]}),
     }
+
+
+def _led(
+    lead: Answers | None, scores: Floats | None, position: int, label: int, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return what stands below a query: the class that the leading series gave it, and the share of its score."""
+    if lead is None:
+        return {"answer": "", "share": None, "framed": False}
+    answer = int(lead.predicted[position])
+    share = None if scores is None else float(shares(scores[position])[answer])
+    return {"answer": names[answer], "share": share, "framed": answer != label}
+
+
+def _switch(site: Site, item: Item, task: Task, query: Any) -> list[tuple[str, str, bool]]:
+    """List the testbeds that ask this task's queries of other supports, by how these were chosen."""
+    twins = twins_of(site, item, task.index)
+    run = site.library.find("run", str(query.get("run", "")))
+    choices = []
+    for each, cached in twins if len(twins) > 1 else []:
+        known_there = run is not None and each.facts["hash"] in run.facts.get("testbeds", {})
+        pairs = [("run", run.id)] if run is not None and known_there else []
+        words = f"{_instances(cached) or 'other'} support"
+        choices.append((words, address(f"{each.url}/task/{task.index}", pairs), each is item))
+    return choices
+
+
+def twins_of(site: Site, item: Item, number: int) -> list[tuple[Item, CachedTestbed]]:
+    """List the testbeds, this one first, whose task of the same number asks the same queries."""
+    own = site.testbed(item)
+    twins = [(item, own)]
+    for each in siblings(site, item):
+        try:
+            other = site.testbed(each)
+        except NotThere:
+            continue
+        if int(other.asks[number]) == int(own.asks[number]):
+            twins.append((each, other))
+    return twins
+
+
+def _instances(cached: CachedTestbed) -> str:
+    """Return how the support of a testbed was chosen, in a word."""
+    sampler = cached.testbed.meta["sampler"]
+    instances = sampler.get("instances", {}) if isinstance(sampler, dict) else {}
+    return str(instances.get("name", "")) if isinstance(instances, dict) else str(instances)
 
 
 def task_image(site: Site, item: Item, number: int, part: str, position: int, query: Any) -> Page:
@@ -277,6 +339,7 @@ def task_image(site: Site, item: Item, number: int, part: str, position: int, qu
     page = task_frame(site, item, task, query, "image", [section])
     arrows = {"previous": "ArrowLeft", "next": "ArrowRight"}
     page.keys = {"Escape": context["back"]} | {arrows[text]: url for text, url in context["sides"]}
+    page.steps = [({"previous": "prev"}.get(text, text), url) for text, url in context["sides"]]
     page.title = f"Task {task.index:,}, {part} {position}"
     return page
 
@@ -287,116 +350,3 @@ def shares(scores: Floats) -> Floats:
     grown = np.exp(finite - finite.max())
     shares: Floats = grown / grown.sum()
     return shares
-
-
-def other_supports(site: Site, item: Item, number: int, query: Any) -> Page:
-    """Show the same queries under other supports: testbeds of one seed that choose supports differently."""
-    cached = site.testbed(item)
-    task = read_task(cached, number)
-    asked_here = int(cached.asks[number])
-    columns = []
-    for each in [item, *siblings(site, item)]:
-        try:
-            other = site.testbed(each)
-        except NotThere:
-            continue
-        if int(other.asks[number]) != asked_here:
-            continue
-        twin = other.testbed[number]
-        tiles = tile_page(twin, 1)
-        given_answers, _ = task_answers(site, other, each.facts["hash"], twin, "")
-        sampler = other.testbed.meta["sampler"]
-        instances = sampler.get("instances", {}) if isinstance(sampler, dict) else {}
-        names = class_names(twin.classes, twin.labels)
-        columns.append(
-            {
-                "item": each,
-                "instances": instances.get("name", "") if isinstance(instances, dict) else str(instances),
-                "here": each is item,
-                "url": f"{each.url}/task/{number}",
-                "sprite": sprite_of(f"{each.url}/task/{number}", other, twin, tiles),
-                "rows": [
-                    (
-                        names[label],
-                        [tile for tile in tiles.tiles if tile.part == "support" and tile.label == label][:10],
-                    )
-                    for label in tiles.classes
-                ],
-                "answers": [(each_answer.series, each_answer.accuracy) for each_answer in given_answers[:8]],
-            }
-        )
-    context = {"columns": columns[:6], "alone": len(columns) < 2}
-    section = Section("supports", "The same queries under other supports", context, "task_supports")
-    return task_frame(site, item, task, query, "supports", [section])
-
-
-_SERIES = 8  # columns of a page
-
-
-def _answers_sheet(rows: list[dict[str, Any]], series: Sequence[Any]) -> Sheet:
-    """Return the table of queries: their pictures, their classes, and what each series answered."""
-    picture = Markup('<a class="tile" href="{}" style="{}" title="{}" aria-label="query {}, {}"></a>')
-
-    def query(row: dict[str, Any]) -> SheetCell:
-        tile = row["tile"]
-        html = picture.format(row["url"], tile.style, tile.key, tile.position, row["name"])
-        return SheetCell(tile.key, value=tile.position, html=html)
-
-    def answer(number: int, row: dict[str, Any]) -> SheetCell:
-        cell = row["cells"][number]
-        share = "" if cell["share"] is None else f" {percent(cell['share'])} %"
-        text = f"{'✓' if cell['right'] else '✗'} {cell['name']}{share}"
-        return SheetCell(text, "right" if cell["right"] else "wrong")
-
-    columns = [
-        Column("Query", query),
-        Column("Class", lambda row: row["name"]),
-        *(Column(f"{each.method} {each.backbone}", partial(answer, n)) for n, each in enumerate(series)),
-    ]
-    return make_sheet(columns, rows, style="metrics answers", aria="Answers")
-
-
-def answers_table(site: Site, item: Item, number: int, query: Any) -> Page:
-    """Show a row per query: its picture, its class, and per series the class given and its score's share."""
-    cached = site.testbed(item)
-    task = read_task(cached, number)
-    tiles = tile_page(task, page_number(query, "classes"))
-    every, problems = task_answers(site, cached, item.facts["hash"], task, str(query.get("run", "")))
-    names = class_names(task.classes, task.labels)
-    carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
-    base = f"{item.url}/task/{task.index}"
-    shown = every[:_SERIES]
-    scores = [each.scores(task) for each in shown]
-    rows: list[dict[str, Any]] = []
-    for tile in (tile for tile in tiles.tiles if tile.part == "query"):
-        cells = []
-        for each, own in zip(shown, scores, strict=True):
-            answer = int(each.predicted[tile.position])
-            share = None if own is None else float(shares(own[tile.position])[answer])
-            cells.append({"name": names[answer], "right": answer == tile.label, "share": share})
-        rows.append(
-            {
-                "tile": tile,
-                "name": names[tile.label],
-                "wrong": sum(not cell["right"] for cell in cells),
-                "cells": cells,
-                "url": address(f"{base}/query/{tile.position}", carried),
-            }
-        )
-    rows.sort(key=lambda row: -row["wrong"])
-    context = {
-        "rows": rows,
-        "sheet": _answers_sheet(rows, [each.series for each in shown]) if shown else None,
-        "more": len(every) - len(shown),
-        "kept": any(own is not None for own in scores),
-        "sprite": sprite_of(base, cached, task, tiles),
-        "pages": [
-            (page, address(f"{base}/answers", [*carried, ("classes", str(page))]), page == tiles.page)
-            for page in range(1, tiles.pages + 1)
-        ][:40],
-        "hidden": tiles.hidden_queries,
-    }
-    section = Section("answers", "Every query and what it was taken for", context, "task_answers")
-    page = task_frame(site, item, task, query, "answers", [section])
-    page.notices += problems
-    return page

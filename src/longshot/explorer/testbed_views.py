@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from longshot.base import UserError, count
 from longshot.evaluation import numbered_classes
-from longshot.explorer.caches import CachedTestbed, LruCache
+from longshot.explorer.caches import LruCache
 from longshot.explorer.dataset_views import tree_context
 from longshot.explorer.library import Item
-from longshot.explorer.listing import DEFAULT_COLUMNS, ListState, address, make_page, task_link
-from longshot.explorer.run_views import download_links, list_context
+from longshot.explorer.listing import DEFAULT_COLUMNS, MOST_ROWS, ListState, address, make_page, task_link
+from longshot.explorer.run_views import download_links, list_context, pictured_context
 from longshot.explorer.site import Page, Site, crumbs_of, made, tabs_of
+from longshot.explorer.task_rows import CHOSEN_BY, PICTURED, task_table
 from longshot.reports import Section, class_names
 from longshot.tasks import Testbed
 
@@ -94,38 +95,25 @@ def siblings(site: Site, item: Item) -> list[Item]:
     ][:8]
 
 
-_with_class = LruCache(8)
-
-
-def tasks_with(cached: CachedTestbed, class_id: str) -> pa.Table:
-    """Return the table of a testbed's tasks; with a class only of those that ask for it."""
-    if not class_id:
-        return cached.tasks
-    return _with_class.get(
-        (cached.testbed.content_hash, class_id), lambda: _filter_by_class(cached, class_id)
-    )
-
-
-def _filter_by_class(cached: CachedTestbed, class_id: str) -> pa.Table:
-    numbers, names = numbered_classes(cached.testbed)
-    own = [number for number, (_, name) in enumerate(names) if name == class_id]
-    holds = np.isin(numbers.values, own)
-    sums = np.concatenate([[0], np.cumsum(holds)])
-    return cached.tasks.filter(pa.array(sums[numbers.offsets[1:]] > sums[numbers.offsets[:-1]]))
+def _varies(column: pa.ChunkedArray) -> bool:
+    """Tell whether the tasks of a page differ in a column."""
+    return len(column.slice(0, 1000).unique()) > 1
 
 
 def testbed_tasks(site: Site, item: Item, query: Any) -> Page:
     """Show every task, or those with one class: sorted, filtered, paged."""
-    cached = site.testbed(item)
-    class_id = str(query.get("class", ""))[:500]
-    table = tasks_with(cached, class_id)
-    state = ListState.read(f"{item.url}/tasks", query, fixed=("class",))
-    listed = make_page(table, state, default_sort="task", defaults=table.column_names[:DEFAULT_COLUMNS])
-    link = task_link(f"{item.url}/task", state.parameters(page=1, columns=()))
+    table = task_table(site, item, site.testbed(item).tasks, query)
+    state = ListState.read(f"{item.url}/tasks", query, fixed=CHOSEN_BY)
+    pictured = state.view != "table" and not state.columns
+    varied = [name for name in table.column_names if name in ("task", "cause") or _varies(table[name])]
+    defaults = varied if pictured else table.column_names
+    most = PICTURED if pictured else MOST_ROWS
+    listed = make_page(table, state, default_sort="task", defaults=defaults[:DEFAULT_COLUMNS], most=most)
+    carried = state.parameters(page=1, columns=())
+    link = task_link(f"{item.url}/task", carried)
     example = "way >= 5 and coarsity < 10" if "coarsity" in table.column_names else "way >= 5"
     context = list_context(listed, link, example, download_links(state, True))
-    if class_id:
-        context["beds"] = [(f"with {class_id}", state.url(), True), ("all tasks", f"{item.url}/tasks", False)]
+    context |= pictured_context(site, item, listed, carried, None, pictured)
     return testbed_frame(site, item, "tasks", [Section("tasks", "Tasks", context, "task_list")])
 
 

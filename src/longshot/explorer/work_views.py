@@ -280,14 +280,7 @@ def why(site: Site, item: Item, number: int, query: Any) -> Page:
     from longshot.explorer.task_views import task_frame
 
     task = read_task(site.testbed(item), number)
-    job = {
-        "kind": "why",
-        "path": str(item.path),
-        "hash": item.facts["hash"],
-        "task": number if int(item.facts["tasks"]) > 600 else None,
-        "measured": _measured_at(),  # what the pixels say is known once somebody has measured them
-    }
-    explained = site.plot_worker.sections(job)
+    explained = site.plot_worker.sections(why_job(item, number if int(item.facts["tasks"]) > 600 else None))
     if explained is None:
         waiting = "The task is being looked at. This page is loaded again when it is done."
         return task_frame(site, item, task, query, "why", [made("why", "Why it is hard", waiting)])
@@ -301,6 +294,17 @@ def why(site: Site, item: Item, number: int, query: Any) -> Page:
     sections = [Section("why", "What sets its support apart from its queries", context, "lines")]
     sections.append(Section("how", "", {"how": explained[0]["heading"]}, "why_how"))
     return task_frame(site, item, task, query, "why", sections)
+
+
+def why_job(item: Item, task: int | None) -> dict[str, Any]:
+    """Return what the plot worker is asked for to explain a task, or all of a testbed."""
+    return {
+        "kind": "why",
+        "path": str(item.path),
+        "hash": item.facts["hash"],
+        "task": task,
+        "measured": _measured_at(),  # what the pixels say is known once somebody has measured them
+    }
 
 
 def _measured_at() -> int:

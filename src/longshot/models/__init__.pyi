@@ -16,6 +16,8 @@ from .backbones.base import no_network as no_network  # Make the error for a met
 from .backbones.sight import Sight as Sight  # which pixels a backbone sees: Sight().of("decode|resize(32,32)")
 from .backbones.sight import bare_name as bare_name  # Remove from a name what it says of pixels
 from .backbones.sight import split_sight as split_sight  # Split a name into the name and its pixels
+from .features.conversion import NotExportable as NotExportable  # A network cannot be written as an ONNX file
+from .features.conversion import difference as difference  # How far vectors are from their reference, in its lengths
 from .features.conversion import export_onnx as export_onnx  # Export a network as an ONNX file
 from .features.conversion import open_session as open_session  # Open an exported network in a runtime
 from .features.array_files import open_array as open_array  # Open a .npy [N, d] of float16 or float32 as a memory map

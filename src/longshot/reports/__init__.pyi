@@ -40,6 +40,8 @@ from .report_data import arrange as arrange  # Give every testbed a name and eve
 from .report_data import Runs as Runs  # What may be given as the runs of a report
 from .report_data import read_runs as read_runs  # Read runs and arrange them
 from .sections.mistakes import top_classes as top_classes  # The classes with the most mistakes
+from .sections.task_difficulty import bed_drops as bed_drops  # The drops of every series between two testbeds
+from .sections.task_difficulty import reference as reference  # The testbed that drops are counted from
 from .marks import MARK_RULE as MARK_RULE  # The rule for bold and ties, in one sentence
 from .marks import JUDGE_RULE as JUDGE_RULE  # The rule for judges, in one sentence
 from .marks import column_marks as column_marks  # Marks of M series on the same T tasks alone, [T, M]
@@ -75,6 +77,7 @@ from .testbed_plots import class_map as class_map  # Plot classes in the plane, 
 from .testbed_plots import clouds as clouds  # Plot accuracies of tasks against a divergence
 from .testbed_plots import hardness_map as hardness_map  # Plot splits by class similarity and transfer loss
 from .result_tables import metrics_sheet as metrics_sheet  # The table of all metrics
+from .result_tables import result_rows as result_rows  # A row for each testbed and series
 from .result_tables import results_sheet as results_sheet  # The table of means: series × testbeds
 from .result_tables import screen_sheet as screen_sheet  # The table of all metrics, for a terminal
 from .tables import Column as Column  # A column of a table: head, what it shows of a row, and how

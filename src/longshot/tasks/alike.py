@@ -26,7 +26,7 @@ from longshot.base import (
     rows_of_classes,
     with_engine,
 )
-from longshot.data import Dataset, DatasetLike, Taxonomy, as_dataset
+from longshot.data import Dataset, DatasetLike, Taxonomy, as_dataset, distances_among, with_distances
 from longshot.tasks.base import Pool, Shape
 from longshot.tasks.class_samplers import BETA, NOISE_TASKS, ClassTurns, UniformClasses
 from longshot.tasks.judges import Judge, check_features, embedded_judges, hash_of_judges
@@ -77,7 +77,7 @@ class AlikeClasses:
     )
 
     name: ClassVar[str] = "alike"
-    about: ClassVar[str] = "near by their looks"
+    about: ClassVar[str] = "look-alikes, as a network sees them"
 
     def __post_init__(self) -> None:
         several = self.judges if isinstance(self.judges, list | tuple) else [self.judges]
@@ -239,7 +239,8 @@ def draw_alike(
 def make_taxonomy(
     dataset: DatasetLike,
     *,
-    backbones: BackboneLike | Sequence[BackboneLike],
+    backbones: BackboneLike | Sequence[BackboneLike] | None = None,
+    distances: str | Path | None = None,
     least: int = 5,
     out: str | Path | None = None,
     force: bool = False,
@@ -256,7 +257,10 @@ def make_taxonomy(
     dataset : Dataset, str or path
         Whose classes are put in order.
     backbones : str, object or list of those
-        Networks that look; may be repeated. Anything that ``embed`` takes; several count alike.
+        Network whose features say which classes look alike; repeat for several. Anything that
+        ``embed`` takes; several count alike.
+    distances : file, optional
+        In place of a network: distances between the classes, a CSV or .npy file. As in ``sample``.
     least : int, at least 2
         Classes of a group, at least. Siblings of so many ways can be drawn from every group.
     out : file, optional
@@ -285,13 +289,33 @@ def make_taxonomy(
     if out is not None:
         claim_output(out, EDGES, force=force)
     data = as_dataset(dataset)
-    several: Any = backbones if isinstance(backbones, list | tuple) else [backbones]
+    several: list[Any] = list(backbones) if isinstance(backbones, list | tuple) else [backbones]
+    several = [backbone for backbone in several if backbone is not None]
     every = np.arange(len(data.class_ids))
-    means = [class_means(embed(data, backbone, device=device), every) for backbone in several]
-    tree = group_classes(np.concatenate(means, axis=1), data.class_ids, data.class_names, least)
+    if bool(several) == (distances is not None):
+        raise UserError("A tree of classes needs {backbones} or {distances}", "give one of them")
+    if distances is not None:
+        points = _scaled(distances_among(with_distances(data, distances), every))
+    else:
+        means = [class_means(embed(data, backbone, device=device), every) for backbone in several]
+        points = np.concatenate(means, axis=1)
+    tree = group_classes(points, data.class_ids, data.class_names, least)
     if out is not None:
         write_csv(tree, out)
     return tree
+
+
+def _scaled(distances: Floats) -> Floats:
+    """Place classes [C, C] so that their distances are as given, or near (classical scaling).
+
+    >>> points = _scaled(np.array([[0.0, 3.0, 4.0], [3.0, 0.0, 5.0], [4.0, 5.0, 0.0]]))
+    >>> [round(float(np.linalg.norm(points[i] - points[j])), 6) for i, j in ((0, 1), (0, 2), (1, 2))]
+    [3.0, 4.0, 5.0]
+    """
+    centring = np.eye(len(distances)) - 1 / len(distances)
+    values, vectors = np.linalg.eigh(-0.5 * centring @ distances**2 @ centring)
+    points: Floats = vectors * np.sqrt(np.maximum(values, 0))
+    return points
 
 
 def group_classes(points: Floats, class_ids: Sequence[str], names: Sequence[str], least: int) -> Taxonomy:

@@ -63,10 +63,10 @@ class Panel(NamedTuple):
 
 def check_target(settings: Mapping[str, Any], choices: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the ingredients in their order; UserError for a target or a choice that the dial cannot follow."""
-    target, asked = settings["target_accuracy"], settings.get("ingredients") or INGREDIENTS
+    target, ingredients = settings["target_accuracy"], settings.get("ingredients") or INGREDIENTS
     names = tuple(
         name.strip()
-        for part in ([asked] if isinstance(asked, str) else asked)
+        for part in ([ingredients] if isinstance(ingredients, str) else ingredients)
         for name in part.split(",")
         if name.strip()
     )
@@ -89,8 +89,10 @@ def check_target(settings: Mapping[str, Any], choices: Mapping[str, Any]) -> tup
     }
     for choice, word in usual.items():
         if choices[choice] != word:
-            rest = ",".join(name for name in names if name != "classes")
-            remedy = f"leave it out, or {{ingredients:{rest}}}" if choice == "classes" else "leave it out"
+            remaining = ",".join(name for name in names if name != "classes")
+            remedy = (
+                f"leave it out, or {{ingredients:{remaining}}}" if choice == "classes" else "leave it out"
+            )
             raise UserError(
                 f"{{target_accuracy:{target:g}}} chooses the {choice} itself, and {{{choice}}} is given",
                 remedy,
@@ -145,7 +147,7 @@ def choose_panel(settings: Mapping[str, Any]) -> Panel:
 
 
 def reach_target(
-    drawn: Drawn,
+    sampled: Drawn,
     dataset: Dataset,
     rows: Ints,
     settings: Mapping[str, Any],
@@ -161,7 +163,7 @@ def reach_target(
 
     Parameters
     ----------
-    drawn : callable
+    sampled : callable
         ``sample`` of this dataset: words, number of tasks and seed → testbed.
     dataset : Dataset
         What tasks are drawn from.
@@ -204,13 +206,14 @@ def reach_target(
         searched = {"difficult", "easy"} & {*map(str, step.words.values())}
         words = {**step.words, **({"judge": list(panel.judges)} if judged else {})}
         words |= {"fresh_queries": True, **_search_settings(settings)} if searched else {}
-        return drawn({"suspects": list(panel.judges), **words}, number, own_seed)
+        return sampled({"suspects": list(panel.judges), **words}, number, own_seed)
 
     def accuracy(testbed: Testbed, networks: Sequence[Judge]) -> Floats:
         """Return the mean accuracy of some networks on each task."""
         bound = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
         each = [score(network.method, bound, network.features, device)[1] for network in networks]
-        return np.mean(each, axis=0)
+        means: Floats = np.mean(each, axis=0)
+        return means
 
     shot, way = settings.get("shot") or 5, settings.get("way") or 5
     steps = make_steps(names, way, shot, classes)

@@ -142,6 +142,16 @@ class JudgedInstances:
         losses["after"], accuracies["after"] = chosen.loss, chosen.accuracies
         if self.difficulty < 1:
             losses["after"], accuracies["after"] = measure_each(table, start, objective, rows)
+        selected = replace(start, support=start.support.with_values(rows))
+        if (
+            self.score is not None
+        ):  # as held-out networks are measured, so that the numbers of a table compare
+            pair = TaskRows.concat([start, selected])
+            each = [np.split(self._accuracy(judge, pair), 2) for judge in self.panel]
+            accuracies = {
+                when: np.stack([halves[side] for halves in each])
+                for side, when in enumerate(("before", "after"))
+            }
         measured: dict[str, NDArray[Any]] = {
             **{f"loss_{when}": values for when, values in losses.items()},
             **{f"accuracy_{when}": values.mean(0) for when, values in accuracies.items()},
@@ -152,7 +162,6 @@ class JudgedInstances:
         for number in range(1, len(self.panel) + 1) if len(self.panel) > 1 else ():
             for when, values in accuracies.items():
                 measured[f"{JUDGE_COLUMN.format(number)}_{when}"] = values[number - 1]
-        selected = replace(start, support=start.support.with_values(rows))
         both_supports = TaskRows.concat([start, selected]) if self.held_out else start
         for number, network in enumerate(self.held_out, 1):
             uniform, harder = np.split(self._accuracy(network, both_supports), 2)

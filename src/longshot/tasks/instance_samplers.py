@@ -138,12 +138,14 @@ class Curated:
 
     ``rule`` names one of ``RULE_SETS``; its attributes are looked up in the dataset. Otherwise ``query_where`` and
     ``support_where`` are the rules of the shifted tasks, and matched tasks take their support from the query's rule.
+    ``attribute`` is any column: queries have one value and the support another, in every order of two values.
     ``same`` keeps a task within one value of an attribute (ORBIT's rule sets: the owner unless said otherwise).
     """
 
     query_where: str | None = None
     support_where: str | None = None
     rule: str | None = None
+    attribute: str | None = None
     same: str | None = None
 
     name: ClassVar[str] = "curated"
@@ -158,10 +160,16 @@ class Curated:
                 f"The rule set '{self.rule}' brings its own rules",
                 "leave out {query_where} and {support_where}, or {rule}",
             )
-        if self.rule is None and not (self.query_where and self.support_where):
+        if self.attribute is not None and (self.rule or self.query_where or self.support_where):
+            raise UserError(
+                f"{{attribute:{self.attribute}}} makes the rules of its values itself",
+                "leave out {rule}, {query_where} and {support_where}, or {attribute}",
+            )
+        if not (self.rule or self.attribute or (self.query_where and self.support_where)):
             raise UserError(
                 f"{self.name.capitalize()} tasks need a rule for the query and one for the support",
-                f"give {{rule}} ({', '.join(RULE_SETS)}), or both {{query_where}} and {{support_where}}",
+                f"give {{attribute}} (any column), {{rule}} ({', '.join(RULE_SETS)}), or both {{query_where}} and "
+                "{support_where}",
             )
 
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
@@ -174,9 +182,12 @@ class Curated:
         The twin is the task of the other kind, which must be possible too.
         """
         dataset = pool.dataset
-        if self.rule is None:
+        if self.attribute is not None:
+            cases: tuple[Case, ...] = attribute_cases(self.attribute, dataset)
+            same = self.same
+        elif self.rule is None:
             own_case = Case(self.query_where, self.support_where, self.query_where)
-            cases: tuple[Case, ...] = (own_case,)
+            cases = (own_case,)
             same = self.same
         else:
             cases, usual = rule_set(self.rule, dataset)
@@ -211,6 +222,8 @@ class ShiftedInstances(Curated):
         Rules of the shifted tasks, such as ``"viewpoint in (front, back)"``.
     rule : {"coco-objects", "orbit-clutter", "orbit-quality", "cure-or-viewpoint"}, optional
         A named set of rules in their place; its attributes are looked up in the dataset.
+    attribute : str, optional
+        Any column in their place: queries have one value, the support another; of numbers the lower and the upper half.
     same : str, optional
         Keep a task within one value of this attribute.
 
@@ -237,6 +250,8 @@ class MatchedInstances(Curated):
         Rules of the shifted tasks, such as ``"viewpoint in (front, back)"``.
     rule : {"coco-objects", "orbit-clutter", "orbit-quality", "cure-or-viewpoint"}, optional
         A named set of rules in their place; its attributes are looked up in the dataset.
+    attribute : str, optional
+        Any column in their place: queries have one value, the support another; of numbers the lower and the upper half.
     same : str, optional
         Keep a task within one value of this attribute.
 
@@ -251,6 +266,41 @@ class MatchedInstances(Curated):
     name: ClassVar[str] = "matched"
     about: ClassVar[str] = "support like the queries"
     shifts: ClassVar[bool] = False
+
+
+_MOST_VALUES = 16  # of a column that tasks shift by: every two of them are a pool in either order
+
+
+def attribute_cases(name: str, dataset: Dataset) -> tuple[Case, ...]:
+    """Return the rules of a shift by any column: every value against every other; of numbers the two halves.
+
+    Parameters
+    ----------
+    name : str
+        A column of the dataset's attributes. Numbers of more than 16 values are cut at their median.
+    dataset : Dataset
+        Whose attributes.
+    """
+    column = _columns(dataset).get(name)
+    if column is None:
+        have = ", ".join(_columns(dataset)) or "none"
+        raise UserError(f"Dataset '{dataset.name}' has no attribute '{name}' to shift by; it has: {have}.")
+    kind = _kind(dataset, name)
+    values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
+    if kind == "flag":
+        rules = [name, f"not {name}"]
+    elif kind == "number" and len(values) > _MOST_VALUES:
+        middle = float(np.median(pc.drop_null(column).to_numpy()))
+        rules = [f"{name} <= {middle!r}", f"{name} > {middle!r}"]
+    elif 2 <= len(values) <= _MOST_VALUES:
+        rules = [f"{name} == {value!r}" if kind == "number" else f'{name} == "{value}"' for value in values]
+    else:
+        raise UserError(
+            f"The attribute '{name}' of '{dataset.name}' has {len(values):,} values, and a shift is between 2 to "
+            f"{_MOST_VALUES} of them",
+            "choose another column, or give {query_where} and {support_where}",
+        )
+    return tuple(Case(a, b, a) for a in rules for b in rules if a != b)
 
 
 def rule_set(name: str, dataset: Dataset) -> tuple[tuple[Case, ...], str | None]:

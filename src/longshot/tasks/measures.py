@@ -24,6 +24,7 @@ from longshot.data import (
     TaxonomyLike,
     class_distances,
     coarsity,
+    distances_among,
     no_taxonomy,
     taxonomy_facts,
     with_checked_attributes,
@@ -49,12 +50,14 @@ _known: WeakKeyDictionary[Dataset, dict[tuple[bytes, str, str | None], Floats]] 
 
 
 def pool_distances(pool: Pool, distance: str, reduction: str | None) -> Floats:
-    """Return the distances [P, P] between the pool's classes, from the dataset's taxonomy and its image counts.
+    """Return the distances [P, P] between the pool's classes: from a file, or from taxonomy and image counts.
 
     Counts are those of the pool's own classes: N(v) counts images of classes that can be drawn. Computed once per
     dataset, classes, distance and reduction.
     """
     dataset = pool.dataset
+    if dataset.distances is not None:
+        return distances_among(dataset, pool.classes)
     if dataset.taxonomy is None:
         raise no_taxonomy(dataset, ", so its classes have no distances")
     matrices = _known.setdefault(dataset, {})
@@ -71,13 +74,14 @@ def pool_distances(pool: Pool, distance: str, reduction: str | None) -> Floats:
 def coarsity_measure(pool: Pool, classes: Classes, reduction: str | None = None) -> Measure | None:
     """Return what measures the coarsity of tasks, by the distance that classes were drawn by or by the default one.
 
-    ``reduction`` is for classes that were not drawn by a distance. None where the dataset has no taxonomy, or more than
-    ``MOST_CLASSES`` classes and no need of distances.
+    ``reduction`` is for classes that were not drawn by a distance. None where the dataset has no taxonomy and no
+    distances from a file, or more than ``MOST_CLASSES`` classes and no need of distances.
     """
-    if pool.dataset.taxonomy is None and reduction is not None:
+    without = pool.dataset.taxonomy is None and pool.dataset.distances is None
+    if without and reduction is not None:
         raise no_taxonomy(pool.dataset, " to reduce")
     uses_distances = hasattr(classes, "distance") or reduction is not None
-    if pool.dataset.taxonomy is None or (len(pool.classes) > MOST_CLASSES and not uses_distances):
+    if without or (len(pool.classes) > MOST_CLASSES and not uses_distances):
         return None
     distance = getattr(classes, "distance", "jiang-conrath")
     distances = pool_distances(pool, distance, getattr(classes, "reduction", reduction))

@@ -349,16 +349,20 @@ def _checked(pools: list[Pool], shape: Shape, split: str | None, drop_small: boo
     fits = [_enough(pool, shape) for pool in pools]
     enough = np.logical_and.reduce(fits)
     where = f"'{dataset.name}'" if split is None else f"the {split} split of '{dataset.name}'"
+    remedy = "lower {way} or add classes"
+    if len(classes) < shape.min_way:
+        raise UserError(
+            f"There are {len(classes)} classes in {where}, but a task needs {shape.min_way}", remedy
+        )
     if not enough.all() and not (drop_small and enough.any()):
         short = next(pool for pool, fit in zip(pools, fits, strict=True) if not fit.all())
         raise _too_few(short, shape, where, enough)
     large = classes[enough]
     if len(large) < shape.min_way:
-        note = f" ({len(classes) - len(large)} smaller ones left out)" if len(large) < len(classes) else ""
         raise UserError(
-            f"There are {len(large)} classes in {where} with at least {count(shape.min_images, 'image')}{note}, "
-            f"but a task needs {shape.min_way}",
-            "lower {way} or add classes",
+            f"There are {len(large)} classes in {where} with at least {count(shape.min_images, 'image')} "
+            f"({len(classes) - len(large)} smaller ones left out), but a task needs {shape.min_way}",
+            remedy,
         )
     return pools[0].take_classes(large)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from longshot.audit import find_copies
 from longshot.base import Floats, Ints, Ragged, TaskPlan, TaskRows, UserError, hash_json, hash_text, note
-from longshot.data import REDUCTIONS, Dataset, class_labels, has_wordnet_ids, taxonomy_facts
+from longshot.data import REDUCTIONS, Dataset, class_labels, has_wordnet_ids, taxonomy_facts, with_distances
 from longshot.tasks.base import Pool
 from longshot.tasks.class_samplers import UniformClasses
 from longshot.tasks.drawing import to_table
@@ -73,6 +73,7 @@ def read_published(
     *,
     split: str | None = None,
     reduction: str | None = None,
+    distances: str | Path | None = None,
     query: int | None = None,
     seed: int = 0,
     copies: str | None = None,
@@ -91,6 +92,8 @@ def read_published(
         The classes among which coarsity is measured, where no class order says it; else those that the list has.
     reduction : str, optional
         How coarsity is measured; see ``class_distances``.
+    distances : str or Path, optional
+        The distances that coarsity is measured by, in place of the taxonomy's; without names in the class order.
     query : int, optional
         Draw so many queries per class for a list that has support alone: uniformly from the images of the class that
         are not support of the task, each task with a stream of its own. Without it the tasks stay without queries.
@@ -112,6 +115,7 @@ def read_published(
         )
     (data,), file = several, Path(path)
     order = None if class_order is None else ordered_classes(class_order, data)
+    data = with_distances(data, distances, None if order is None else [data.class_ids[i] for i in order])
     tasks = _read_tasks(file, data, ByName(data) if order is None else ByOrder(data, order))
     completed = _complete(tasks, data, file, query, seed)
     for task in tasks:
@@ -292,7 +296,10 @@ def _check_variance(
     wrong = differing(measured)
     if not len(wrong):
         return
-    remedy = "give the {class_order} and the {taxonomy} that it was made with, and a dataset with all of its images"
+    remedy = (
+        "give the {class_order} and the {taxonomy} or {distances} that it was made with, and a dataset with all of its "
+        "images"
+    )
     for other in (None, *REDUCTIONS):
         measure = None if other == reduction else coarsity_measure(pool, UniformClasses(), other)
         if measure is not None and not len(differing(measure(pool, rows.plan, rows)["coarsity"])):

@@ -30,6 +30,7 @@ from longshot.data import (
     canonical_split,
     class_labels,
     taxonomy_facts,
+    with_distances,
 )
 from longshot.tasks.alike import AlikeClasses
 from longshot.tasks.base import Classes, Instances, Shape, open_with_splits, settings_of
@@ -85,6 +86,7 @@ def sample(
     split: str | None = None,
     splits: str | Path | None = None,
     taxonomy: TaxonomyLike | None = None,
+    distances: str | Path | None = None,
     drop_small: bool = False,
     allow_repeats: bool = False,
     suspects: BackboneLike | Sequence[BackboneLike] | None = None,
@@ -150,6 +152,9 @@ def sample(
         Which classes. A word, or an object such as ``SiblingClasses(level=1)``.
     taxonomy : optional
         As in ``measure_distances``.
+    distances : file, optional
+        Distances between classes for coarsity and for classes drawn by it, in place of the taxonomy's: a CSV with the
+        classes as first row and first column, or a .npy matrix in the order of the classes.
     instances : INSTANCES, str or Instances
         Which images. A word, or an object such as ``DifficultInstances(features)``.
     suspects : allow or NAME, str or several
@@ -209,6 +214,13 @@ def sample(
 
         check_writable(str(out))
     opened = _open(dataset, splits, split, identity, taxonomy)
+    measured_by = [name for name in ("distance", "reduction") if settings.get(name) is not None]
+    if distances is not None and measured_by:
+        raise UserError(
+            f"{{distances}} says how far apart classes are, {{{measured_by[0]}}} too", "leave one out"
+        )
+    if published is None:  # a list has an order of its own
+        opened = [with_distances(data, distances) for data in opened]
     if settings.get("target_accuracy") is not None:
         names = check_target(settings, choices)
         words = {name: value for name, value in settings.items() if name not in DIAL_SETTINGS}
@@ -232,8 +244,9 @@ def sample(
 
         check_import(published, settings, choices)
         reduction, query = settings.get("reduction"), settings.get("query")
-        counting = {"split": split, "reduction": reduction, "copies": settings.get("copies")}
-        listed = read_published(published or "", opened, class_order, query=query, seed=seed, **counting)
+        counting: dict[str, Any] = {"split": split, "reduction": reduction, "copies": settings.get("copies")}
+        counting |= {"distances": distances, "query": query, "seed": seed}
+        listed = read_published(published or "", opened, class_order, **counting)
         return _saved(listed, out, force)
     word = instances if isinstance(instances, str) and instances in JUDGED else None
     number = (settings.get("candidates") or max(CANDIDATES, tasks)) if word == "filtered" else tasks
@@ -317,7 +330,7 @@ def _dialled(
 ) -> Testbed:
     """Draw the tasks of one dataset that meet a target accuracy."""
 
-    def drawn(changes: Mapping[str, Any], count: int, own_seed: int) -> Testbed:
+    def sampled(changes: Mapping[str, Any], count: int, own_seed: int) -> Testbed:
         own = {**words, **changes}
         if "suspects" in words:
             own["suspects"] = words["suspects"]
@@ -325,7 +338,7 @@ def _dialled(
 
     split = words["split"]
     return reach_target(
-        drawn,
+        sampled,
         dataset,
         _rows_of(dataset, split),
         settings,
@@ -435,7 +448,10 @@ def _allowed(
         if not drops[row] and sizes[dataset.labels[row]] < request.recipe.shape.min_images:
             allowed[row], left_in = True, left_in + 1
             sizes[dataset.labels[row]] += 1
-    recorded = {**suspects.facts(), "networks": sorted({judge.features.backbone for judge in doubting})}
+    recorded: dict[str, Any] = {
+        **suspects.facts(),
+        "networks": sorted({judge.features.backbone for judge in doubting}),
+    }
     recorded |= {"mislabelled": recorded["mislabelled"] - left_in, "left_in": left_in}
     return allowed, {**facts, "excluded_suspects": recorded}
 

@@ -35,7 +35,7 @@ class SampleSettings(TypedDict, total=False):
     Parameters
     ----------
     way : int, at least 1
-        Classes per task; elsewhere the most. Default: 5; any: 20; meta-dataset: 50.
+        Classes per task; any, meta-dataset: the most. Default: 5; any: 20; meta-dataset: 50.
     shot : int, at least 1
         Support images per class; any: the most. Default: 5; any: 20.
     query : int, at least 1
@@ -63,7 +63,7 @@ class SampleSettings(TypedDict, total=False):
     oversample : int
         Semantic: times as many tasks are drawn as are kept.
     coarsity : LO:HI, str or pair of floats
-        Only tasks whose coarsity lies in this band.
+        Only tasks whose coarsity, how unlike their classes are, lies in this band.
     distance : {"jiang-conrath", "lin", "wu-palmer", "path"}
         Semantic, ``coarsity``: distance between classes. Default: jiang-conrath.
     reduction : {"shortest-paths"}
@@ -72,7 +72,7 @@ class SampleSettings(TypedDict, total=False):
         Who judges difficulty, or says which classes look alike; may be repeated. The method is protonet or ridge;
         filtered: any method.
     held_out : BACKBONE[:METHOD], backbone, features, or a list of them
-        Measures only; may be repeated. These networks take no part in choosing.
+        Network that measures the tasks and takes no part in choosing them; repeat for several.
     difficulty : SHARE, float
         Difficult, greedy: from 0 (uniform) to 1 (the hardest). Default: 1.
     disjoint_pools : bool
@@ -117,6 +117,8 @@ class SampleSettings(TypedDict, total=False):
         Of a gradient step. Default: 200.
     projection : str
         After a step. Default: l1.
+    attribute : NAME, str
+        Any column of the images: queries have one value and the support another; of numbers the halves.
     rule : str
         Shifted, matched: coco-objects, orbit-clutter, orbit-quality or cure-or-viewpoint.
     query_where : RULE, str
@@ -171,6 +173,7 @@ class SampleSettings(TypedDict, total=False):
     projection: Literal["l1", "simplex", "none"] | None
     rounds: int | None
     rule: str | None
+    attribute: str | None
     same: str | None
     candidates: int | None
     keep: Literal["hardest", "easiest"] | None
@@ -225,7 +228,14 @@ _MEMBERS = {"shape": ("ways", "counts"), "classes": ("draw",), "instances": ("dr
 SHAPES, CLASSES, INSTANCES = (tuple(words) for words in _WORDS.values())
 _ALIKE = ("judge", "features", "held_out")  # settings of instances that go with classes="alike", too
 JUDGED = tuple(word for word, made in _WORDS["instances"].items() if made.judged)  # they look at features
-DIAL_SETTINGS = ("target_accuracy", "ingredients", "calibrate", "judge", "features", "held_out")
+DIAL_SETTINGS: tuple[str, ...] = (
+    "target_accuracy",
+    "ingredients",
+    "calibrate",
+    "judge",
+    "features",
+    "held_out",
+)
 DIAL_SETTINGS += (
     "objective",
     "temperature",
@@ -251,10 +261,10 @@ GROUPS = {
     "Shape (how many)": "shape way shot query",
     "Classes (which)": "classes level coarsity taxonomy",
     "Instances (which images)": "instances judge held_out difficulty target_accuracy ingredients disjoint_pools copies",
-    "Classes by meaning or looks": "alpha beta distance reduction nearest",
+    "Classes by meaning or looks": "alpha beta distance distances reduction nearest",
     "Difficult, easy, greedy": "features suspects calibrate fresh_queries judging objective temperature "
     "distance_metric raw_features refine greedy rounds start steps step_size projection",
-    "Rules over attributes": "rule query_where support_where same",
+    "Rules over attributes": "rule attribute query_where support_where same",
     "Filtered": "candidates keep",
     "Published tasks": "published class_order replay",
 }

@@ -161,7 +161,7 @@ def train(
     epochs : float, above 0, optional
         Passes over the images instead of steps (batch training).
     minutes : float, above 0, optional
-        Stop after so long, if steps are left then.
+        Stop after so many minutes, even if steps are left.
     batch : int, at least 1, optional
         Images of a step, or episodes of a step. Default: as the recipe.
     recipe : str, optional

@@ -39,6 +39,34 @@ def test_json_forms_mean_the_same(value: object, tmp_path: Path) -> None:
     assert taxonomy.edges == (("food", "fruit"), ("fruit", "apple"), ("fruit", "pear"))
 
 
+def test_lines_of_two_words_and_parents_by_child_keep_the_order_of_the_file(tmp_path: Path) -> None:
+    edges = (("food", "milk"), ("food", "fruit"), ("fruit", "pear"))
+    lines = "".join(f"{parent} {child}\n" for parent, child in edges)
+    assert read_taxonomy(_write(tmp_path, "wordnet.is_a.txt", lines)).edges == edges
+    by_child = json.dumps({child: parent for parent, child in edges})
+    assert read_taxonomy(_write(tmp_path, "dag.json", by_child)).edges == edges
+
+
+def test_ties_of_the_reduction_follow_the_file_as_in_networkx(tmp_path: Path) -> None:
+    """Two shortest paths lead to x: which one is kept is decided by the order of the lines."""
+    networkx = pytest.importorskip("networkx")
+    edges = [("r", "a"), ("r", "b"), ("a", "c"), ("b", "d"), ("c", "x"), ("d", "x"), ("b", "y")]
+    for order in (edges, edges[::-1]):
+        graph = networkx.DiGraph(order)
+        nodes = {node for leaf in "xy" for node in networkx.shortest_path(graph, "r", leaf)}
+        file = _write(tmp_path, "t.txt", "".join(f"{parent} {child}\n" for parent, child in order))
+        assert set(read_taxonomy(file).shortest_paths(["x", "y"]).nodes) == nodes
+
+
+def test_roots_without_classes_below_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """q lies below two roots, z below the idle one alone."""
+    file = _write(tmp_path, "t.txt", "r p\nidle q\nidle z\np x\nr y\nr q\n")
+    assert read_taxonomy(file, ["x", "y"]).edges == (("r", "p"), ("p", "x"), ("r", "y"), ("r", "q"))
+    assert "has 2 roots" in capsys.readouterr().err
+    with pytest.raises(UserError, match="2 roots"):
+        read_taxonomy(file, ["x", "z"])
+
+
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     taxonomy = Taxonomy.from_edges(
         [("r", "b"), ("r", "a"), ("b", "x"), ("a", "x")], {"r": "top", "x": "a, b"}
@@ -100,7 +128,8 @@ def test_a_parent_column_of_one_class_works() -> None:
         ("t.json", '{"a": {"b": 4}}', "holds 4 where names are expected below 'b'"),
         ("t.json", "[]", "has no edge"),
         ("t.json", '{"a": {"x": null}, "b": {"y": null}}', r"2 roots \('a', 'b'\)"),
-        ("t.txt", "a b", "is not a taxonomy by its name"),
+        ("t.doc", "a b", "is not a taxonomy by its name"),
+        ("t.txt", "a b\na b c\n", "Edge 2 of .* has 3 words"),
     ],
 )
 def test_mistakes_name_the_file_and_the_remedy(name: str, text: str, message: str, tmp_path: Path) -> None:
@@ -127,6 +156,7 @@ def test_a_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
         ("images.csv", "path,label,parent\n", False),
         ("t.json", "[]", True),
         ("data.noun", "", True),
+        ("wordnet.is_a.txt", "", True),
         ("notes.txt", "", False),
     ],
 )

@@ -53,6 +53,13 @@ def test_everything_is_escaped_and_has_its_anchor(tmp_path: Path) -> None:
     assert '<th scope="colgroup" colspan="2" class="over">group</th>' in text
 
 
+def test_page_and_table_say_which_tasks_and_classes_the_verdicts_are_for(tmp_path: Path) -> None:
+    sentence = "for other tasks of these classes, or for other splits, classes or images where a number says"
+    rule = made(tmp_path).partition('id="rule"')[2]
+    assert sentence in rule and "do not say that a claim holds for other classes like these" in rule
+    assert sentence in findings().all_tables()[0].texts()["claims.md"]
+
+
 def test_figures_beyond_the_budget_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "figures").mkdir()
     for name in ("first", "second"):

@@ -102,7 +102,10 @@ def import_model(submission: Path, data: Path) -> Any:
     sys.path.insert(0, str(submission))
     if not (submission / "api.py").exists():
         sys.modules["api"] = api
-    os.environ["IMAGE_SIZE"] = str(feed.image_size(data))  # known before a network is made
+    if (
+        "IMAGE_SIZE" not in os.environ
+    ):  # known before a network is made; the processes of tasks have no data to look at
+        os.environ["IMAGE_SIZE"] = str(feed.image_size(data))
     with stage("import", submission):
         model = importlib.import_module("model")
     missing = [name for name in ("MyMetaLearner", "MyLearner") if not hasattr(model, name)]

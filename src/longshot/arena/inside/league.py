@@ -4,16 +4,19 @@ Python reports such requests to an audit hook before they are made, whatever fun
 that runs ends here, and one that is never reached does not. The walls hold without it (there is no network, and those
 weights cannot be read); this says plainly what happened, also where the submission catches the error and goes on.
 
-Before it runs, its files are looked at: weights may come along by name, by content, or written out in the code.
+Before it runs, its files are weighed: weights may come along in any file, name, comment or literal, but not in
+few bytes.
 """
 
 from __future__ import annotations
 
 import ast
+import lzma
 import os
 import stat
 import sys
 import warnings
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
@@ -23,9 +26,10 @@ WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".hdf5", ".np
 LARGE = 1 << 20  # bytes; a smaller file in a package is a test fixture or a table, hardly a network
 LOCAL = ("localhost", "ip6-localhost", "127.", "::1", "0.0.0.0", "box")
 RULE = "the meta-learning league learns from nothing, but it asked for"
-MAX_FILE = 1 << 20  # bytes of one file in the meta-learning league: source and small tables, no weights
+# Bytes that everything in an archive of the meta-learning league may have, names, comments and literals included: as it
+# is, and compressed. What is compressed can hold no more weights than it has bytes, however they are written.
 MAX_ALL = 4 << 20
-MAX_BINARY = 64 << 10  # bytes of a file that is no text, and of one literal in the code
+MAX_COMPRESSED = 64 << 10
 
 
 class RuleBroken(RuntimeError):
@@ -86,40 +90,35 @@ def _covered(path: str) -> bool:
         return False
 
 
+def compressed_size(texts: Iterable[bytes]) -> int:
+    """Return the bytes of all texts together, compressed as well as LZMA can."""
+    packer = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=[{"id": lzma.FILTER_LZMA2, "preset": 4}])
+    return sum(len(packer.compress(text)) for text in texts) + len(packer.flush())
+
+
 def shipped_weights(folder: Path) -> list[str]:
     """List what in a submission breaks the rule of the meta-learning league: one text per finding."""
-    findings, total = [], 0
-    for path in sorted(folder.rglob("*")):
-        if not path.is_file():
-            continue
-        name, size = path.relative_to(folder).as_posix(), path.stat().st_size
-        total += size
-        if path.suffix.lower() in WEIGHTS:
-            findings.append(f"{name} looks like saved weights")
-        elif size > MAX_FILE:
-            findings.append(
-                f"{name} has {size / 2**20:.1f} MB, at most {MAX_FILE >> 20} are allowed in this league"
-            )
-        elif size > MAX_BINARY and not _is_text(path):
-            findings.append(
-                f"{name} has {size >> 10} KB that are no text, at most {MAX_BINARY >> 10} are allowed in this league"
-            )
-        elif path.suffix == ".py":
-            findings += [f"{name}:{line} {finding}" for line, finding in _literals(path)]
+    paths = sorted(folder.rglob("*"))
+    names = {path: path.relative_to(folder).as_posix() for path in paths}
+    files = [path for path in paths if path.is_file()]
+    findings = [f"{names[path]} looks like saved weights" for path in files if path.suffix.lower() in WEIGHTS]
+    total = sum(path.stat().st_size for path in files)
     if total > MAX_ALL:
+        return [
+            *findings,
+            f"it has {total / 2**20:.1f} MB in all, at most {MAX_ALL >> 20} are allowed in this league",
+        ]
+    content = {path: path.read_bytes() for path in files}
+    size = compressed_size(
+        [*(name.encode("utf-8", "surrogateescape") for name in names.values()), *content.values()]
+    )
+    if size > MAX_COMPRESSED:
+        largest = max(files, key=lambda path: len(zlib.compress(content[path])))
         findings.append(
-            f"it has {total / 2**20:.1f} MB in all, at most {MAX_ALL >> 20} are allowed in this league"
+            f"everything in it has {size / 1024:,.1f} KB compressed, at most {MAX_COMPRESSED >> 10} are allowed in "
+            f"this league, and {names[largest]} alone has {compressed_size([content[largest]]) / 1024:,.1f}"
         )
     return findings
-
-
-def _is_text(path: Path) -> bool:
-    data = path.read_bytes()
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in data
 
 
 def parsed(path: Path) -> list[ast.AST]:
@@ -130,16 +129,3 @@ def parsed(path: Path) -> list[ast.AST]:
             return list(ast.walk(ast.parse(path.read_bytes())))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-
-
-def _literals(path: Path) -> list[tuple[int, str]]:
-    """List (line, finding) for texts and bytes in code that are as long as weights."""
-    findings = []
-    for node in parsed(path):
-        if (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str | bytes)
-            and len(node.value) > MAX_BINARY
-        ):
-            findings.append((node.lineno, f"holds a literal of {len(node.value) >> 10} KB"))
-    return findings

@@ -20,6 +20,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -32,6 +33,9 @@ from pathlib import Path
 from . import spawn
 
 TRAINED = Path("/box/trained")  # what meta-training leaves for the tasks; read-only from then on
+# on the organiser's disk, where a file is cold until somebody has read it: so tasks see none of the first, which
+# meta-training alone needs, and everybody a copy of the second
+DATA, SUBMISSION = Path("/box/data"), Path("/box/submission")
 WORK, TEMPORARY, SHARED = Path("/box/work"), Path("/tmp"), Path("/dev/shm")  # what a room may write to
 # What the kernel counts for the whole machine a task could add to, for the next to read. So only this of /proc is seen,
 SEEN = ("filesystems", "mounts", "net", "self", "sys", "sysvipc", "thread-self", "version")
@@ -75,6 +79,7 @@ class Rooms:
         self._numbers = _own_numbers()
         half = f"size={max(limits.disk // 2, 4096)},nr_inodes={limits.files // 2 + 1},mode=0777"
         _mount("tmpfs", TRAINED, "tmpfs", _NO_SETUID | _NO_DEVICES, half)
+        _copy_to_memory(SUBMISSION)
         _mount("tmpfs", WORK, "tmpfs", _NO_SETUID | _NO_DEVICES, "size=64m,mode=0755")  # this process's own
         for name in FROZEN:
             (WORK / name).write_text(Path("/proc", name).read_text(encoding="utf-8"), encoding="utf-8")
@@ -99,7 +104,7 @@ class Rooms:
         code = 3
         try:
             _keep_open([*descriptors, *([] if ended is None else [ended])])
-            self._furnish()
+            self._furnish(trains)
             self._give_up_rights()
             code = spawn.watch_over(work, descriptors, ended, _end_all)
         except NoRoom as error:
@@ -119,7 +124,7 @@ class Rooms:
         if trains:  # all that could write is gone: not even a time stamp changes from here on
             _mount(None, TRAINED, flags=_REMOUNT | _READ_ONLY | _NO_SETUID | _NO_DEVICES)
 
-    def _furnish(self) -> None:
+    def _furnish(self, trains: bool) -> None:
         _done(_libc.unshare(_MOUNTS | _NAMES | _QUEUES | _NETWORK), "namespaces of its own")
         _mount(None, "/", flags=_ALL | _PRIVATE)
         _mount("proc", "/proc", "proc", _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS)
@@ -131,6 +136,8 @@ class Rooms:
         for path in (Path("/proc", name) for name in (*FROZEN, "stat")):
             _mount(str(WORK / path.name), path, flags=_BIND)
             _mount(None, path, flags=_REMOUNT | _BIND | _READ_ONLY | _NO_SETUID | _NO_DEVICES)
+        if not trains and DATA.is_dir():
+            _mount("tmpfs", DATA, "tmpfs", _READ_ONLY, "size=4096,mode=0000")
         # terminals, which have time stamps
         _mount("tmpfs", "/dev/pts", "tmpfs", _READ_ONLY, "size=4096,mode=0000")
         self._make_scratch()
@@ -176,6 +183,20 @@ class Rooms:
             buffer = ctypes.create_string_buffer(limits.calls, len(limits.calls))
             program = struct.pack("=HxxxxxxQ", len(limits.calls) // 8, ctypes.addressof(buffer))
             _done(_libc.prctl(_SECCOMP, 2, program, 0, 0), "a filter of system calls")
+
+
+def _copy_to_memory(folder: Path) -> None:
+    """Put a read-only copy on a memory disk in the place of ``folder``."""
+    if not folder.is_dir():
+        return
+    original = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _mount("tmpfs", folder, "tmpfs", _NO_SETUID | _NO_DEVICES, "mode=0755,noswap")
+    except NoRoom:  # an older kernel, or a user namespace, which may not ask for that
+        _mount("tmpfs", folder, "tmpfs", _NO_SETUID | _NO_DEVICES, "mode=0755")
+    shutil.copytree(f"/proc/self/fd/{original}", folder, dirs_exist_ok=True)
+    os.close(original)
+    _mount(None, folder, flags=_REMOUNT | _READ_ONLY | _NO_SETUID | _NO_DEVICES)
 
 
 def _end_all() -> None:
@@ -265,8 +286,9 @@ def serve(descriptor: int) -> None:
 
 
 def _work(submission: Path, data: Path, trained: Path, from_nothing: bool) -> spawn.Work:
-    from . import host  # torch: after the process has become the one that forks
+    from . import feed, host  # torch: after the process has become the one that forks
 
+    os.environ["IMAGE_SIZE"] = str(feed.image_size(data))
     spawn.import_libraries(submission)
 
     def work(trains: bool, descriptors: tuple[int, ...]) -> int:

@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -210,12 +210,13 @@ class Meter:
         self._strangers: set[str] = set()
         self._looks = 0
 
-    def look(self, enough: int = 0) -> tuple[int, float]:
+    def look(self, enough: int = 0, resident: Collection[int] = ()) -> tuple[int, float]:
         """Measure bytes of memory and seconds of processor time, those of ended children included.
 
         Pages of files are not counted: the same library in ten processes is in memory once. Memory that processes
         share is first counted for each of them, which is quick and never too little; where that exceeds ``enough`` it
-        is divided among those that share it, which is exact.
+        is divided among those that share it, which is exact, and files that lie on the memory disks ``resident`` are
+        taken off, by the disks' numbers: they are the organiser's.
         """
         family, spent = self._usage()
         memory = {pid: _bytes(pid, "status", ("RssAnon", "RssShmem"), 0) for pid in family}
@@ -224,6 +225,8 @@ class Meter:
                 pid: _bytes(pid, "smaps_rollup", ("Pss_Anon", "Pss_Shmem"), held)
                 for pid, held in memory.items()
             }
+            if sum(memory.values()) > enough and resident:
+                memory = {pid: held - _mapped(pid, resident) for pid, held in memory.items()}
         return sum(memory.values()), spent
 
     def family(self) -> list[str]:
@@ -260,3 +263,16 @@ def _bytes(pid: str, file: str, names: tuple[str, ...], unknown: int) -> int:
     except OSError:
         return unknown
     return sum(sizes) if sizes else unknown
+
+
+def _mapped(pid: str, devices: Collection[int]) -> int:
+    """Sum a process's share of the files that it has mapped from some disks: 0 where that may not be read."""
+    total, counted = 0, False
+    with suppress(OSError):
+        for line in Path("/proc", pid, "smaps").read_text().splitlines():
+            name, *words = line.split()
+            if "-" in name:  # the next mapping: addresses, rights, offset, disk
+                counted = os.makedev(*(int(part, 16) for part in words[2].split(":"))) in devices
+            elif counted and name in ("Pss:", "Anonymous:"):
+                total += int(words[0]) << 10 if name == "Pss:" else -(int(words[0]) << 10)
+    return max(total, 0)

@@ -7,12 +7,25 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from longshot.arena.client import Receipt
+from longshot.arena.kit import write_kit
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import run_folder
 from longshot.arena.server import boards, credentials, organising, people, submissions, uploads
-from longshot.arena.server.operations import Begun, Operation, Written, delete, get, patch, plain, post, put
+from longshot.arena.server.operations import (
+    Begun,
+    FileAnswer,
+    Operation,
+    Written,
+    delete,
+    get,
+    patch,
+    plain,
+    post,
+    put,
+)
 from longshot.arena.server.server_context import Line, ServerContext
 from longshot.arena.server.submissions import may_see_score, own_row
+from longshot.base import hash_text
 
 
 class Me(NamedTuple):
@@ -79,6 +92,11 @@ def register(
     return Registered(account, account.state == "pending")
 
 
+def reset_password(context: ServerContext, person: Person, *, code: Line, password: Line) -> people.Account:
+    """Set a new password with a link that an organiser made."""
+    return people.reset_password(context, code=code, password=password)
+
+
 def log_in(context: ServerContext, person: Person, *, name: Line, password: Line) -> Begun:
     """Log in."""
     if person.session is not None:  # another session begins: the old one ends
@@ -100,7 +118,23 @@ def change_password(context: ServerContext, person: Person, *, old: Line, new: L
     return _begun(context, people.change_password(context, person, old=old, new=new))
 
 
+def read_kit(context: ServerContext, person: Person) -> FileAnswer:
+    """Hand out the starting kit, which is made once for every state of the settings."""
+    permit(person, "competition.read")
+    competition = context.competition
+    texts = [competition.text(name) for name in competition.pages.values()]
+    folder = context.folder / "data"
+    path = folder / f"kit-{hash_text(competition.model_dump_json(), *texts)[:16]}.zip"
+    if not path.is_file():
+        folder.mkdir(exist_ok=True)
+        for former in folder.glob("kit-*.zip"):
+            former.unlink(missing_ok=True)
+        write_kit(context.folder, path)
+    return FileAnswer(path, "application/zip", "kit.zip")
+
+
 PUBLIC_OPERATIONS: list[Operation] = [
+    get("/kit", "competition.read", read_kit, file="application/zip", heavy=True),
     get("/competition", "competition.read", boards.competition_info),
     get("/board", "board.read", read_board, answer=boards.Board, steady=True),
     get("/progress", "board.read", boards.progress, steady=True),
@@ -115,6 +149,7 @@ PUBLIC_OPERATIONS: list[Operation] = [
     get("/rescorings", "competition.read", organising.rescorings, steady=True),
     post("/accounts", "account.register", register, costly=True),
     post("/session", "session.begin", log_in, answer=Me, costly=True),
+    post("/password", "account.register", reset_password, costly=True),
     delete("/session", "session.end", log_out, answer=None),
     get("/me", "account.read", me),
     post("/me/password", "account.change", change_password, answer=Me, costly=True),
@@ -126,6 +161,7 @@ PUBLIC_OPERATIONS: list[Operation] = [
     patch("/team", "team.change", people.change_team),
     post("/team/invitations", "team.change", people.invite_to_team),
     post("/team/join", "team.change", people.join_team),
+    post("/team/merge", "team.change", people.merge_team),
     post("/team/leave", "team.change", people.leave_team),
     post("/team/transfer", "team.change", people.transfer_team),
     delete("/team/members/{account:int}", "team.change", people.remove_member),

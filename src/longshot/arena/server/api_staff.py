@@ -29,6 +29,7 @@ _BACK, _EVERY = {"deleted": False}, {"every": True}
 ORGANISER_OPERATIONS: list[Operation] = [
     get("/organiser/accounts", "people.read", people.list_accounts),
     patch("/organiser/accounts/{number:int}", "people.change", people.change_account),
+    post("/organiser/accounts/{number:int}/password", "people.change", people.invite_to_password),
     get("/organiser/teams", "people.read", people.list_teams),
     patch(_TEAM, "people.change", people.set_ranked),
     delete(_TEAM, "people.change", organising.delete_team),

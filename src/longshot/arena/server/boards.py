@@ -10,8 +10,10 @@ import sqlalchemy as sa
 
 from longshot.arena import entry_rules, queue, ranking
 from longshot.arena.database_tables import facts, filled, runs, submissions, teams, workers
+from longshot.arena.environments import list_weights
 from longshot.arena.policy import Person, not_there, permit, sees_all
 from longshot.arena.ranking import BoardEntry, RankBy
+from longshot.arena.result_pages import PagePart
 from longshot.arena.server import uploads
 from longshot.arena.server.server_context import ServerContext
 from longshot.arena.settings import Phase
@@ -34,6 +36,10 @@ class BoardLine(NamedTuple):
     method: str
     own: bool
     pending: bool  # it is being scored anew: this is the score before
+    # what the entry above scores more, over the same tasks, and half of the 95 % interval of that
+    behind: float | None
+    behind_half: float | None
+    late: bool  # it was handed in after the phase had ended, and has no rank
     sheet: tuple[tuple[str, str], ...]
 
 
@@ -120,7 +126,22 @@ def _entries(context: ServerContext, phase: str, league: str, by: RankBy) -> lis
     return context.memory.kept(
         ("board", phase, league, by),
         (context.memory.state(), competition),
-        lambda: ranking.leaderboard(competition, context.store, phase, league, by),
+        lambda: ranking.with_differences(
+            competition, phase, ranking.leaderboard(competition, context.store, phase, league, by)
+        ),
+    )
+
+
+def figures(context: ServerContext, person: Person, *, phase: str) -> list[PagePart]:
+    """Draw what the entries of a phase are good at; nothing while its scores are hidden."""
+    permit(person, "board.read")
+    competition = context.competition
+    if not (sees_all(person) or entry_rules.scores_shown(competition.phase(phase))):
+        return []
+    return context.memory.kept(
+        ("figures", phase),
+        (context.memory.state(), competition),
+        lambda: ranking.figure_parts(competition, context.store, phase, sheets=False),
     )
 
 
@@ -266,6 +287,9 @@ class CompetitionInfo(NamedTuple):
     rules: str
     marks: list[str]
     now: dt.datetime  # the server's clock
+    pages: list[str]  # titles of what the organisers wrote
+    weights: list[tuple[str, int]]  # files that free-style submissions may read, with their bytes
+    kit: bool  # whether there is a starting kit
 
 
 def competition_info(context: ServerContext, person: Person) -> CompetitionInfo:
@@ -297,18 +321,11 @@ def competition_info(context: ServerContext, person: Person) -> CompetitionInfo:
         server.registration,
         uploads.upload_limit(context),
         uploads.CHUNK,
-        _page(context, server.terms),
-        _page(context, server.rules),
+        competition.text(server.terms),
+        competition.text(server.rules),
         competition.marks,
         moment,
+        list(competition.pages),
+        list_weights(competition),
+        any(phase.public for phase in competition.phases),
     )
-
-
-def _page(context: ServerContext, name: str) -> str:
-    """Read a text beside competition.yaml; empty where there is none."""
-    if not name:
-        return ""
-    path = (context.folder / name).resolve()
-    if not path.is_relative_to(context.folder.resolve()) or not path.is_file():
-        return ""
-    return path.read_text(encoding="utf-8", errors="replace")[:200_000]

@@ -30,6 +30,7 @@ from longshot.arena.policy import Refusal
 from longshot.arena.server import credentials, uploads
 from longshot.arena.server.api_staff import OPERATIONS
 from longshot.arena.server.endpoint import Front, api_endpoint, as_refusal, problem
+from longshot.arena.server.notices import send_notices
 from longshot.arena.server.operations import PREFIX, openapi_document
 from longshot.arena.server.page_rendering import PageRequest, asset_routes, show
 from longshot.arena.server.pages_people import PEOPLE_PAGES
@@ -147,6 +148,7 @@ class Reaper(threading.Thread):
                         queue.grace(connection)
                     away = False
                 sweep(self.context)
+                send_notices(self.context)
             except Exception as error:  # the database restarts: the next round may get through
                 away = True
                 if not isinstance(error, sa.exc.OperationalError):

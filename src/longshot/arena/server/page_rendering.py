@@ -360,7 +360,7 @@ def _asset_url(name: str) -> str:
 @cache
 def _templates() -> Environment:
     templates = frame.environment(TEMPLATES)
-    templates.filters.update(bytes=human_bytes, ago=ago, moment=moment, signed=_interval)
+    templates.filters.update(bytes=human_bytes, ago=ago, moment=moment, signed=_interval, markdown=markdown)
     templates.globals.update(
         style_url=_asset_url("competition.css"), script_url=_asset_url("competition.js"), shell=shell
     )
@@ -394,6 +394,25 @@ def moment(value: dt.datetime | str | None) -> Markup:
     return Markup('<time datetime="{}">{} UTC</time>').format(
         utc.strftime("%Y-%m-%dT%H:%M:%SZ"), utc.strftime("%Y-%m-%d %H:%M")
     )
+
+
+@cache
+def markdown(text: str) -> Markup:
+    """Render an organiser's Markdown: HTML in it is shown as text, pictures are their captions, links open pages alone.
+
+    Examples
+    --------
+    >>> markdown("# Data\\n*<b>ten</b>*")
+    Markup('<h2>Data</h2>\\n<p><em>&lt;b&gt;ten&lt;/b&gt;</em></p>\\n')
+    """
+    from markdown_it import MarkdownIt
+
+    reader = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    tokens = reader.parse(text)
+    for token in tokens:
+        if token.type.startswith("heading"):  # the page has one of its own
+            token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
+    return Markup(reader.renderer.render(tokens, reader.options, {}))
 
 
 def _interval(score: float | None, half: float | None) -> str:

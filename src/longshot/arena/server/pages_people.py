@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from longshot.arena import entry_rules
-from longshot.arena.policy import OF_ROLE
+from longshot.arena.policy import OF_ROLE, not_there
 from longshot.arena.server import boards, credentials, organising, people, submissions
 from longshot.arena.server.boards import competition_info
 from longshot.arena.server.page_rendering import (
@@ -50,6 +50,19 @@ def register(request: PageRequest) -> str | Move:
     if made.state != "active":
         return page(request, "waiting", "Thank you", name=made.name)
     return Move("/team", people.log_in(request.context, name=made.name, password=password))
+
+
+def resetting(request: PageRequest, problem: str = "") -> str:
+    """Show the form for a new password, to which an organiser's link leads."""
+    code = request.form.get("code") or request.query.get("code", "")
+    return page(request, "reset", "A new password", problem=problem, code=code)
+
+
+def reset(request: PageRequest) -> Move:
+    """Set a new password."""
+    password = request.form.get("password", "")
+    people.reset_password(request.context, code=form_field(request, "code"), password=password)
+    return Move("/login")
 
 
 def signing_in(request: PageRequest, problem: str = "") -> str:
@@ -170,6 +183,14 @@ def rules(request: PageRequest, problem: str = "") -> str:
     return page(request, "text", "Rules", text=request.do(competition_info).rules)
 
 
+def written(request: PageRequest, problem: str = "") -> str:
+    """Show a page that the organisers wrote."""
+    competition, title = request.context.competition, request.path["title"]
+    if title not in competition.pages:
+        raise not_there("page", f"'{title[:40]}'")
+    return page(request, "text", title, text=competition.text(competition.pages[title]))
+
+
 def board(request: PageRequest, problem: str = "") -> str:
     """Show the leaderboard of a phase and league, and how the teams' scores went."""
     info = request.do(competition_info)
@@ -188,6 +209,7 @@ def board(request: PageRequest, problem: str = "") -> str:
         info=info,
         board=table,
         chart=None if table.hidden else _chart(steps),
+        parts=request.do(boards.figures, phase=table.phase),
         width=WIDTH,
         height=HEIGHT,
     )
@@ -240,11 +262,14 @@ PEOPLE_PAGES = [
     show("/", "competition.read", home),
     show("/terms", "competition.read", terms),
     show("/rules", "competition.read", rules),
+    show("/pages/{title}", "competition.read", written),
     show("/board", "board.read", board, steady=True),
     show("/register", "account.register", registering),
     take("/register", "account.register", register, registering, password=True),
     show("/login", "session.begin", signing_in),
     take("/login", "session.begin", sign_in, signing_in, password=True),
+    show("/reset", "account.register", resetting),
+    take("/reset", "account.register", reset, resetting, password=True),
     take("/logout", "session.end", sign_out, signing_in),
     show("/account", "token.list", account),
     take("/account/password", "account.change", change_password, account, password=True),
@@ -255,6 +280,7 @@ PEOPLE_PAGES = [
     take("/team/invite", "team.change", invite, team),
     send("/team/found", people.found_team, team, "/team"),
     send("/team/join", people.join_team, team, "/team"),
+    send("/team/merge", people.merge_team, team, "/team"),
     send("/team/leave", people.leave_team, team, "/team"),
     send("/team/remove", people.remove_member, team, "/team"),
     send("/team/transfer", people.transfer_team, team, "/team"),

@@ -104,6 +104,7 @@ def submission(request: PageRequest, problem: str = "") -> str:
         problem=problem,
         view=view,
         log=request.do(submissions.tail, identity),
+        parts=request.do(submissions.results, identity),
         receipt=uploads.receipt(context, identity) if view.submission.sha256 else None,
         fields=[(name, FACT_FIELDS.get(name, "please fill in")) for name in info.fact_fields],
     )
@@ -158,6 +159,12 @@ def invite(request: PageRequest) -> str:
     days = form_number(request, "days") if form_field(request, "days") else people.INVITED_DAYS
     role = form_field(request, "role", "participant")
     return everybody(request, invitation=request.do(people.invite, role=role, days=days))
+
+
+def forgotten(request: PageRequest) -> str:
+    """Show a link to a new password, this once."""
+    made = request.do(people.invite_to_password, form_number(request, "number"))
+    return everybody(request, invitation=made)
 
 
 def change_team(request: PageRequest) -> Move:
@@ -273,6 +280,7 @@ WORK_PAGES = [
     show("/organise", "people.read", everybody),
     take("/organise/invite", "invitation.create", invite, everybody),
     send("/organise/accounts/{number:int}", people.change_account, everybody, "/organise"),
+    take("/organise/accounts/{number:int}/password", "people.change", forgotten, everybody),
     take("/organise/teams/{number:int}", "people.change", change_team, everybody),
     show(_ANNOUNCEMENTS, "announcement.write", announcements),
     send(_ANNOUNCEMENTS, organising.announce, announcements, _ANNOUNCEMENTS),

@@ -5,6 +5,7 @@ A person is in one team, whose members share its submissions and its quota.
 
 from __future__ import annotations
 
+import datetime as dt
 import secrets
 from typing import Any, NamedTuple
 
@@ -19,7 +20,9 @@ from longshot.arena.database_tables import (
     invitations,
     members,
     now,
+    submissions,
     teams,
+    uploads,
 )
 from longshot.arena.entry_rules import same, skeleton, tidy
 from longshot.arena.policy import OF_ROLE, VISITOR, Person, Refusal, not_there, permit
@@ -30,6 +33,7 @@ from longshot.base import UserError
 
 LONGEST = 40  # letters of a name
 INVITED_DAYS = 14
+RESET_DAYS = 2
 _WRONG = "The name or the password is wrong, or the account is not open yet."
 
 
@@ -127,8 +131,7 @@ def register(
         inserted = accounts.insert().values(**values, created=now(), terms=accepted)
         number = int(connection.execute(inserted).inserted_primary_key[0])  # type: ignore[index]
         if invitation is not None:
-            used = invitations.update().where(invitations.c.id == invitation["id"])
-            connection.execute(used.values(used=now(), used_by=number))
+            _use(connection, invitation, number)
         person = VISITOR._replace(account=number, name=title)
         record(
             connection, person, "account.register", f"account {number}", after={"role": role, "state": state}
@@ -176,6 +179,30 @@ def change_password(context: ServerContext, person: Person, *, old: str, new: st
         credentials.end_sessions(connection, row["id"])
         record(connection, person, "account.password", f"account {row['id']}")
         return credentials.begin_session(context, connection, row["id"], rights)
+
+
+def invite_to_password(context: ServerContext, person: Person, number: int) -> Invitation:
+    """Make a link by which somebody who forgot their password sets another one, once, within two days."""
+    permit(person, "people.change")
+    return new_invitation(
+        context, person, kind="password", role=str(account(context, number).id), days=RESET_DAYS
+    )
+
+
+def reset_password(context: ServerContext, *, code: str, password: str) -> Account:
+    """Set a new password with an organiser's link; all sessions of the account end."""
+    credentials.check_password(password)
+    with context.hashing:
+        digest = credentials.hash_password(password)
+    with alone(context.store) as connection:
+        invitation = take_invitation(context, connection, code, "password")
+        number = int(invitation["role"])
+        own = accounts.update().where(accounts.c.id == number)
+        connection.execute(own.values(password=digest, rights=accounts.c.rights + 1))
+        credentials.end_sessions(connection, number)
+        _use(connection, invitation, number)
+        record(connection, VISITOR._replace(account=number), "account.reset", f"account {number}")
+    return account(context, number)
 
 
 def account(context: ServerContext, number: int) -> Account:
@@ -311,9 +338,32 @@ def join_team(context: ServerContext, person: Person, *, code: Line) -> Team:
         if count >= most:
             raise Refusal(409, f"The team has {count} members, and {most} are allowed.")
         _join(connection, person, number, leads=False)
-        used = invitations.update().where(invitations.c.id == invitation["id"])
-        connection.execute(used.values(used=now(), used_by=person.account))
+        _use(connection, invitation, person.account)
         record(connection, person, "team.join", f"team {number}")
+    return team(context, number)
+
+
+def merge_team(context: ServerContext, person: Person, *, code: Line) -> Team:
+    """Join with one's whole team, its submissions included, the team that an invitation names; before the final."""
+    permit(person, "team.change")
+    own, competition = _led(context, person), context.competition
+    with alone(context.store) as connection:
+        invitation = take_invitation(context, connection, code, "team")
+        number, most = int(invitation["team"]), competition.server.team_size
+        if number == own:
+            raise Refusal(409, "That is your own team", "bring the invitation of another")
+        if entry_rules.times(competition.final, dt.datetime.now(dt.UTC)).state != "coming":
+            raise Refusal(409, f"The phase '{competition.final.name}' has begun, and teams merge before it.")
+        together = sa.select(sa.func.count()).select_from(members).where(members.c.team.in_((own, number)))
+        if (count := connection.execute(together).scalar_one()) > most:
+            raise Refusal(409, f"Together the teams have {count} members, and {most} are allowed.")
+        moved = {"team": number}
+        connection.execute(members.update().where(members.c.team == own).values(**moved, leads=False))
+        connection.execute(submissions.update().where(submissions.c.team == own).values(**moved))
+        connection.execute(uploads.update().where(uploads.c.team == own).values(**moved))
+        connection.execute(teams.update().where(teams.c.id == own).values(deleted=now()))
+        _use(connection, invitation, person.account)
+        record(connection, person, "team.merge", f"team {number}", {"team": own}, moved)
     return team(context, number)
 
 
@@ -390,6 +440,12 @@ def set_ranked(context: ServerContext, person: Person, number: int, *, ranked: b
             connection, person, "team.ranked", f"team {number}", {"ranked": before.ranked}, {"ranked": ranked}
         )
     return team(context, number)
+
+
+def _use(connection: Connection, invitation: dict[str, Any], account: int | None) -> None:
+    """Mark an invitation as used, in the transaction that uses it."""
+    used = invitations.update().where(invitations.c.id == invitation["id"])
+    connection.execute(used.values(used=now(), used_by=account))
 
 
 def _led(context: ServerContext, person: Person) -> int:

@@ -15,7 +15,8 @@ from longshot.arena.database_tables import ENDED, events, filled, runs, submissi
 from longshot.arena.inside.wire import readable
 from longshot.arena.policy import Person, Refusal, not_there, permit, permit_own, require_team, sees_all
 from longshot.arena.queue import archive_path
-from longshot.arena.ranking import half_of_worst, hand_in_sheet
+from longshot.arena.ranking import half_of_worst, hand_in_sheet, worst_run
+from longshot.arena.result_pages import PagePart, details_parts
 from longshot.arena.server.server_context import RowNumber, ServerContext, record
 from longshot.arena.submission_check import missing_fields, parse_sheet, stored_sheet
 from longshot.base import UserError
@@ -126,6 +127,15 @@ def read_submission(context: ServerContext, person: Person, number: int) -> Subm
     ]
     listed = [filled(RunView, each) for each in seen]
     return SubmissionPage(view, listed, lines, stored_sheet(row["fact_sheet"]))
+
+
+def results(context: ServerContext, person: Person, number: int) -> list[PagePart]:
+    """Show the run of a submission that counts by dataset, ways and shots; nothing while its score is hidden."""
+    row = own_row(context, person, "submission.read", number)
+    if row["state"] != "scored" or not may_see_score(context, person, row):
+        return []
+    scores = worst_run(context.competition, row["phase"], number)
+    return [] if scores is None else details_parts(scores)
 
 
 def cancel_submission(context: ServerContext, person: Person, number: int) -> SubmissionView:

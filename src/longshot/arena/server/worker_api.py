@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from longshot.arena import queue
 from longshot.arena.competition_data import Blob, RunFiles
 from longshot.arena.database_tables import filled, runs, submissions, workers
+from longshot.arena.environments import lent_weights
 from longshot.arena.inside.wire import one_line, readable
 from longshot.arena.policy import Person, Refusal, not_there, permit
 from longshot.arena.queue import Claim, archive_path
@@ -61,6 +62,7 @@ class WorkSettings(NamedTuple):
     id: str
     settings: dict[str, Any]
     requirements: str
+    weights: list[Blob]  # that every submission may read
 
 
 class StillHeld(NamedTuple):
@@ -83,7 +85,8 @@ def work_settings(context: ServerContext, person: Person) -> WorkSettings:
     settings["datasets"] = dict.fromkeys(competition.datasets, "blob")
     file = context.folder / competition.requirements if competition.requirements else None
     requirements = file.read_text(encoding="utf-8") if file is not None and file.is_file() else ""
-    return WorkSettings(context.id, settings, requirements)
+    lent = context.blobs.keep_folder(lent_weights(competition))
+    return WorkSettings(context.id, settings, requirements, lent)
 
 
 class Claiming(NamedTuple):

@@ -397,7 +397,7 @@ def measure_distances(
     source : str, Path or Dataset
         What ``open_taxonomy`` opens.
     kind : {"jiang-conrath", "lin", "wu-palmer", "path"}
-        Which distance. The first two look at how many images lie below a node.
+        How distances are computed. The first two look at how many images lie below a node.
         ``longshot.data.class_distances`` has the formulas.
     reduction : {"shortest-paths"}, optional
         One shortest path per class, as the published tieredImageNet distances. Default: the whole taxonomy.
@@ -407,7 +407,7 @@ def measure_distances(
         Hierarchy above the classes: a file or wordnet. Classes of WordNet are called by its ids. Default: that
         of the dataset.
     counts : mapping, or a file, optional
-        JSON {class: images}, when SOURCE is a taxonomy file. A mapping serves too.
+        Images per class, for a taxonomy file: JSON {class: images}. A mapping serves too.
     out : file, optional
         Write the whole matrix as CSV. ``"-"`` is the screen.
     force : bool

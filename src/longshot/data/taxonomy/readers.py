@@ -1,4 +1,4 @@
-"""Taxonomies from files: edge lists (CSV, JSON), nested JSON, a column of parents, WordNet's data.noun."""
+"""Taxonomies from files: edge lists (CSV, JSON, text), nested JSON, parents by child, a column, WordNet's data.noun."""
 
 from __future__ import annotations
 
@@ -34,18 +34,22 @@ from longshot.data.taxonomy import Taxonomy
 if TYPE_CHECKING:
     from longshot.data.dataset import Dataset, TaxonomyLike
 
+_LINES_HELP = "write a parent and a child on each line, a space between them"
 _CSV_HELP = "it needs the columns 'parent' and 'child' (and 'label' if you like)"
 _JSON_HELP = (
-    'write a list of [parent, child] pairs, {"edges": […], "labels": {…}}, or nested objects with one root'
+    'write a list of [parent, child] pairs, {"edges": […], "labels": {…}}, {child: parent}, or nested objects with one '
+    "root"
 )
 
 
-def read_taxonomy(path: str | os.PathLike[str]) -> Taxonomy:
-    """Read an edge list (``.csv``, ``.json``), nested JSON, or a WordNet 3.0 ``data.noun``.
+def read_taxonomy(path: str | os.PathLike[str], class_ids: Sequence[str] = ()) -> Taxonomy:
+    """Read an edge list (``.csv``, ``.json``, ``.txt``), nested JSON, or a WordNet 3.0 ``data.noun``.
 
     CSV: the columns ``parent``, ``child`` and optionally ``label`` (the child's); a row with an empty parent
     names the root. JSON: [[parent, child], …], {"edges": …, "labels": …}, or nested objects such as
-    {"food": {"fruit": {"apple": null, "pear": null}}}, where lists of leaves are fine too.
+    {"food": {"fruit": {"apple": null, "pear": null}}}, where lists of leaves are fine too; names that all have a name
+    as value are {child: parent}. Text: a parent and a child on each line, as ImageNet's ``wordnet.is_a.txt``. With
+    ``class_ids`` a root with none of these classes below is left out, and what lies below such roots alone.
     """
     file = Path(path)
     if not file.is_file():
@@ -57,21 +61,25 @@ def read_taxonomy(path: str | os.PathLike[str]) -> Taxonomy:
     except UnicodeDecodeError as error:
         raise UserError(f"{file} is not UTF-8 text (byte {error.start:,})", "save it as UTF-8") from None
     if file.suffix.lower() == ".json":
-        return _from_json(file, text)
+        return _from_json(file, text, class_ids)
     if file.suffix.lower() == ".csv":
-        return _from_csv(file, text)
-    raise UserError(f"{file} is not a taxonomy by its name", "give a .csv or .json edge list, or data.noun")
+        return _from_csv(file, text, class_ids)
+    if file.suffix.lower() == ".txt":
+        return _from_lines(file, text, class_ids)
+    raise UserError(
+        f"{file} is not a taxonomy by its name", "give a .csv, .json or .txt edge list, or data.noun"
+    )
 
 
 def is_taxonomy_file(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file is a taxonomy, not a dataset: JSON, data.noun, or a CSV of parents and children."""
+    """Tell whether a file is a taxonomy: JSON, data.noun, wordnet.is_a.txt, or a CSV of parents and children."""
     file = Path(path)
     if not file.is_file():
         return False
     if file.suffix.lower() == ".csv":
         with file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
             return {"parent", "child"} <= set(next(csv.reader(lines), []))
-    return file.name == "data.noun" or file.suffix.lower() == ".json"
+    return file.name in ("data.noun", "wordnet.is_a.txt") or file.suffix.lower() == ".json"
 
 
 # People write and correct such files by hand: nothing in one proves that it is Longshot's, so none is replaced unasked.
@@ -151,7 +159,15 @@ def from_parent_column(pairs: Iterable[tuple[str, str | None]]) -> Taxonomy:
     return Taxonomy.from_edges(edges)
 
 
-def _from_csv(file: Path, text: str) -> Taxonomy:
+def _from_lines(file: Path, text: str, class_ids: Sequence[str]) -> Taxonomy:
+    pairs = [line.split() for line in text.splitlines() if line.strip()]
+    for number, pair in enumerate(pairs, start=1):
+        if len(pair) != 2:
+            raise UserError(f"Edge {number:,} of {file} has {count(pair, 'word')}", _LINES_HELP)
+    return _build(file, [(parent, child) for parent, child in pairs], {}, [], _LINES_HELP, class_ids)
+
+
+def _from_csv(file: Path, text: str, class_ids: Sequence[str]) -> Taxonomy:
     rows = csv.DictReader(io.StringIO(text, newline=""))
     if not {"parent", "child"} <= set(rows.fieldnames or []):
         columns = ", ".join(rows.fieldnames or []) or "nothing"
@@ -169,10 +185,10 @@ def _from_csv(file: Path, text: str) -> Taxonomy:
             edges.append((parent, child))
         else:
             alone.append(child)
-    return _build(file, edges, labels, alone, _CSV_HELP)
+    return _build(file, edges, labels, alone, _CSV_HELP, class_ids)
 
 
-def _from_json(file: Path, text: str) -> Taxonomy:
+def _from_json(file: Path, text: str, class_ids: Sequence[str]) -> Taxonomy:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -181,11 +197,14 @@ def _from_json(file: Path, text: str) -> Taxonomy:
     if isinstance(value, dict) and isinstance(value.get("edges"), list):
         labels = {str(node): str(label) for node, label in (value.get("labels") or {}).items()}
         alone = [str(value["root"])] if "root" in value else []
-        return _build(file, _pairs(file, value["edges"]), labels, alone, _JSON_HELP)
+        return _build(file, _pairs(file, value["edges"]), labels, alone, _JSON_HELP, class_ids)
     if isinstance(value, list):
-        return _build(file, _pairs(file, value), labels, [], _JSON_HELP)
+        return _build(file, _pairs(file, value), labels, [], _JSON_HELP, class_ids)
+    if isinstance(value, dict) and len(value) > 1 and all(isinstance(each, str) for each in value.values()):
+        edges = [(parent, child) for child, parent in value.items()]
+        return _build(file, edges, labels, [], _JSON_HELP, class_ids)
     if isinstance(value, dict):
-        return _build(file, list(_nested(file, value)), labels, list(value), _JSON_HELP)
+        return _build(file, list(_nested(file, value)), labels, list(value), _JSON_HELP, class_ids)
     raise UserError(f"{file} holds {type(value).__name__} instead of edges", _JSON_HELP)
 
 
@@ -212,10 +231,15 @@ def _nested(file: Path, value: Any, parent: str | None = None) -> Iterable[tuple
 
 
 def _build(
-    file: Path, edges: list[tuple[str, str]], labels: dict[str, str], alone: list[str], help_text: str
+    file: Path,
+    edges: list[tuple[str, str]],
+    labels: dict[str, str],
+    alone: list[str],
+    help_text: str,
+    class_ids: Sequence[str],
 ) -> Taxonomy:
     """Build the taxonomy of the edges and of nodes named on their own; mistakes name the file."""
-    unique = tuple(dict.fromkeys(edges))
+    unique = _below_used_roots(file, tuple(dict.fromkeys(edges)), class_ids)
     nodes = {node for edge in unique for node in edge} | set(alone)
     if not nodes:
         raise UserError(f"{file} has no edge", help_text)
@@ -223,6 +247,38 @@ def _build(
         return Taxonomy(tuple(sorted(nodes)), unique, labels)
     except UserError as error:
         raise UserError(f"{file}: {error.fact}", error.remedy) from None
+
+
+def _below_used_roots(
+    file: Path, edges: tuple[tuple[str, str], ...], class_ids: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """Leave out the edges below roots that have none of the classes below them, with a note."""
+    parents: dict[str, list[str]] = {}
+    children: dict[str, list[str]] = {}
+    for parent, child in edges:
+        parents.setdefault(child, []).append(parent)
+        children.setdefault(parent, []).append(child)
+    roots = [node for node in children if node not in parents]
+    above = _reach(parents, class_ids)
+    used = [root for root in roots if root in above]
+    if not 0 < len(used) < len(roots):
+        return edges
+    note(
+        f"{file} has {len(roots):,} roots; left out are {len(roots) - len(used):,} that have none of the "
+        f"{len(class_ids):,} classes below ({first([root for root in roots if root not in above])})"
+    )
+    below = _reach(children, used)
+    return tuple(edge for edge in edges if edge[0] in below)
+
+
+def _reach(neighbours: Mapping[str, Sequence[str]], start: Iterable[str]) -> set[str]:
+    """Return all nodes that can be reached, the first ones included."""
+    reached, waiting = set(start), list(start)
+    while waiting:
+        fresh = [node for node in neighbours.get(waiting.pop(), ()) if node not in reached]
+        reached.update(fresh)
+        waiting += fresh
+    return reached
 
 
 WORDNET_ROOT = "n00001740"  # entity
@@ -328,7 +384,7 @@ def taxonomy_for(dataset: Dataset, taxonomy: TaxonomyLike) -> tuple[Taxonomy, st
     if isinstance(taxonomy, Taxonomy):
         return taxonomy, "that was given"
     if taxonomy != WORDNET:
-        return read_taxonomy(taxonomy), Path(taxonomy).name
+        return read_taxonomy(taxonomy, dataset.class_ids), Path(taxonomy).name
     other = [class_id for class_id in dataset.class_ids if not is_wordnet_id(class_id)]
     if other:
         raise UserError(

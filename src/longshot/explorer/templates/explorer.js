@@ -2,11 +2,13 @@
 // Pages are complete without any of it.
 const facts = document.querySelector("[data-live]");
 document.addEventListener("keydown", (event) => {
-  if (!facts || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  if (!facts || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog") || document.querySelector("dialog[open]")) return;
   const target = facts.dataset[event.key.toLowerCase()];
   if (target) {
     event.preventDefault();
     location.assign(target);
+  } else if (document.querySelector(`button[data-key="${CSS.escape(event.key.toLowerCase())}"]`)) {
+    document.querySelector(`button[data-key="${CSS.escape(event.key.toLowerCase())}"]`).click();
   } else if (event.key === "/") {
     const field = document.querySelector('input[type="search"], input[name="where"]');
     if (field) { event.preventDefault(); field.focus(); }
@@ -21,7 +23,10 @@ if (facts && facts.dataset.live && location.protocol.startsWith("http")) {
     // Who types or has something open is not disturbed: a line says that there is something new.
     const busy = document.activeElement.closest("main input, main select") || document.querySelector("main details[open]");
     if (busy) facts.hidden = false;
-    else if (fresh) document.querySelector("main").replaceChildren(facts, ...[...fresh.childNodes].filter((node) => !node.dataset?.hasOwnProperty("live")));
+    else if (fresh) {
+      document.querySelector("main").replaceChildren(facts, ...[...fresh.childNodes].filter((node) => !node.dataset?.hasOwnProperty("live")));
+      markers();
+    }
     return Boolean(fresh) && !answer.headers.has("refresh");
   };
   const look = async () => {
@@ -36,6 +41,7 @@ if (facts && facts.dataset.live && location.protocol.startsWith("http")) {
         const by = (name) => document.querySelectorAll(`[data-${name}="${CSS.escape(item.id)}"]`);
         for (const node of by("state")) { node.textContent = item.state; node.className = `state ${item.state}`; }
         if (!item.total) continue;
+        for (const node of by("spark")) node.setAttribute("points", item.spark);
         const words = `${item.done.toLocaleString("en")} of ${item.total.toLocaleString("en")} ${item.unit}`;
         for (const node of by("count")) node.textContent = words + (item.note ? ` · ${item.note}` : "");
         for (const node of by("meter")) {
@@ -108,4 +114,94 @@ function save(plot, kind) {
     give(canvas.toDataURL("image/png"), "png");
   };
   image.src = data;
+}
+// Items are pinned to the top or hidden for this reader alone: a cookie holds their digits.
+const markers = () => {
+  for (const button of document.querySelectorAll("button[data-mark]")) {
+    button.hidden = !location.protocol.startsWith("http");
+    button.onclick = () => {
+      const name = `longshot-${button.dataset.mark}`;
+      const held = new RegExp(`(?:^|; )${name}=([0-9a-f.]*)`).exec(document.cookie)?.[1].split(".").filter(Boolean) ?? [];
+      const item = button.dataset.item, next = held.includes(item) ? held.filter((each) => each !== item) : [item, ...held].slice(0, 300);
+      document.cookie = `${name}=${next.join(".")}; path=/; max-age=31536000; SameSite=Strict`;
+      location.reload();
+    };
+  }
+};
+markers();
+// Queries show their nearest supports; a picture grows in a window of its own, with those beside it.
+for (const task of document.querySelectorAll(".grows")) {
+  const near = (figure) => (figure?.dataset.near ?? "").split(" ").filter(Boolean).map((at) => task.querySelector(`[data-at="support-${at}"]`)).filter(Boolean);
+  const look = (figure) => {
+    const shown = near(figure);
+    for (const tile of task.querySelectorAll(".near")) tile.classList.remove("near");
+    for (const tile of shown) tile.classList.add("near");
+    task.classList.toggle("looking", shown.length > 0);
+  };
+  for (const kind of ["pointerover", "focusin"]) task.addEventListener(kind, (event) => look(event.target.closest(".asked")));
+  for (const kind of ["pointerleave", "focusout"]) task.addEventListener(kind, () => look(null));
+  const tiles = [...task.querySelectorAll("a.tile[data-at]")];
+  const grow = (tile) => {
+    const figure = tile.closest(".asked"), dialog = document.createElement("dialog");
+    const make = (name, text, facts = {}) => Object.assign(document.createElement(name), { textContent: text, ...facts });
+    const large = make("figure", "", { className: "large" }), row = make("div", "", { className: "row" });
+    large.append(make("img", "", { src: `/${task.dataset.large.replace("%", tile.dataset.at)}`, alt: tile.getAttribute("aria-label") }), make("figcaption", tile.getAttribute("aria-label")));
+    const close = make("button", "Close", { type: "button", onclick: () => dialog.close() });
+    row.append(make("a", "Its answers and scores", { href: tile.href }), close);
+    dialog.className = "grown";
+    dialog.setAttribute("aria-label", "One picture, large");
+    dialog.append(large);
+    if (near(figure).length) {
+      const beside = make("div", "", { className: "shots sprite grows", style: task.getAttribute("style") });
+      for (const support of near(figure)) beside.append(support.cloneNode());
+      dialog.append(make("h3", "Nearest supports"), beside);
+    }
+    dialog.append(row);
+    dialog.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], next = step && tiles[tiles.indexOf(tile) + step];
+      if (next) { dialog.close(); grow(next); }
+    });
+    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+    dialog.addEventListener("close", () => { dialog.remove(); tile.focus({ preventScroll: true }); });
+    task.after(dialog);
+    dialog.showModal();
+    close.focus();
+  };
+  task.addEventListener("click", (event) => {
+    const tile = event.target.closest("a.tile[data-at]");
+    if (!tile || event.ctrlKey || event.metaKey || event.shiftKey || !location.protocol.startsWith("http")) return;
+    event.preventDefault();
+    grow(tile);
+  });
+}
+// A point of a plot shows its task in pictures, under a pointer, by the keyboard, and on the first touch.
+for (const plot of document.querySelectorAll("svg.plot")) {
+  const card = document.createElement("div");
+  card.className = "card peek";
+  card.hidden = true;
+  plot.after(card);
+  let shown = null;
+  const peek = (link) => {
+    if (shown === link) return;
+    shown = link;
+    card.hidden = !link;
+    if (!link) return;
+    const url = link.getAttribute("href"), text = document.createElement("p");
+    text.textContent = link.getAttribute("aria-label");
+    card.replaceChildren(text);
+    if (/\/task\/\d+/.test(url) && location.protocol.startsWith("http")) {
+      const image = Object.assign(new Image(192, 48), { src: `${url.split("?")[0]}/strip.jpg`, alt: "" });
+      card.append(image);
+    }
+    const box = link.getBoundingClientRect(), around = plot.parentElement.getBoundingClientRect();
+    card.style.left = `${Math.max(0, Math.min(box.left - around.left, around.width - 220))}px`;
+    card.style.top = `${box.bottom - around.top + 6}px`;
+  };
+  plot.addEventListener("pointerover", (event) => event.pointerType !== "touch" && peek(event.target.closest("a")));
+  plot.addEventListener("focusin", (event) => peek(event.target.closest("a")));
+  for (const kind of ["pointerleave", "focusout"]) plot.addEventListener(kind, (event) => event.pointerType !== "touch" && peek(null));
+  plot.addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    if (event.pointerType === "touch" && link && link !== plot.tapped) { event.preventDefault(); plot.tapped = link; shown = null; peek(link); }
+  });
 }

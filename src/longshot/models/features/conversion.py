@@ -62,8 +62,10 @@ class FromBytes(nn.Module):
         return (output.mean((2, 3)) if output.ndim == 4 else output).float()
 
 
-def export_onnx(module: nn.Module, run: Run, transform: Preprocessing, block: int, *, strict: bool) -> bytes:
-    """Export a network as an ONNX file for blocks of ``block`` images.
+def export_onnx(
+    module: nn.Module, run: Run, transform: Preprocessing, block: int | None, *, strict: bool
+) -> bytes:
+    """Export a network as an ONNX file for blocks of ``block`` images, or for any number of them.
 
     PyTorch's exporter that follows one run is used: the other one takes eight times as long and needs one more
     package. What it cannot see are decisions that depend on the values of an image. It warns where Python looks at a
@@ -77,13 +79,14 @@ def export_onnx(module: nn.Module, run: Run, transform: Preprocessing, block: in
         (module, images [B, 3, H, W]) → [B, d] or a map [B, d, h, w].
     transform : Preprocessing
         Gives the size of images and their values.
-    block : int
-        B.
+    block : int or None
+        B; None leaves it open, which costs a runtime some of its plans.
     strict : bool
         Refuse a network that looks at values while it computes. Libraries look at shapes, which do not change here:
         their networks are not exported strictly.
     """
-    example = torch.zeros(block, *transform.size, 3, dtype=torch.uint8)
+    example = torch.zeros(block or 2, *transform.size, 3, dtype=torch.uint8)
+    names = ("pixels", "vectors")
     file = io.BytesIO()
     with warnings.catch_warnings(record=True) as caught, torch.no_grad(), _without_graphs():
         warnings.simplefilter("always")
@@ -94,8 +97,9 @@ def export_onnx(module: nn.Module, run: Run, transform: Preprocessing, block: in
                 file,  # type: ignore[arg-type]  # an open file will do here
                 dynamo=False,
                 opset_version=_OPSET,
-                input_names=["pixels"],
-                output_names=["vectors"],
+                input_names=names[:1],
+                output_names=names[1:],
+                dynamic_axes=None if block else {name: {0: "images"} for name in names},
             )
         except Exception as error:  # an exporter raises nearly anything on what it does not know
             reason = " ".join(str(error).split())[:200].rstrip(".")

@@ -70,7 +70,7 @@ def embed(
         Where to compute; auto: an accelerator if any.
     workers : int, at least 0, optional
         Processes that decode images; 0 decodes in the computing threads. They change no number. Default: what
-        pays.
+        is fastest.
     batch_size : int, at least 1, optional
         Images decoded at a time; changes memory and speed, not the numbers. Default: 64.
     preprocessing : str, optional
@@ -82,17 +82,17 @@ def embed(
     refresh : bool
         Compute anew even if the cache has it.
     identity : {"content", "names"}, optional
-        What results vouch for: the images' bytes, or only their names (for huge, slow drives). The bytes are
+        How results identify images: by their bytes, or by their names alone (for huge, slow drives). The bytes are
         read once for it. By names, an image that is changed in place goes unnoticed, and every result says so.
         Where a dataset says nothing, LONGSHOT_IDENTITY holds, or content. Default: as the dataset.
     engine : auto|torch|onnxruntime|openvino, str, optional
-        What computes networks on a CPU, or torch with settings: 'torch(autocast=bfloat16)'. ``auto`` takes ONNX
+        Library that runs networks on a CPU; torch takes settings: 'torch(autocast=bfloat16)'. ``auto`` takes ONNX
         Runtime on a CPU and PyTorch elsewhere. A network that cannot be converted, or then differs from PyTorch
         by more than 1e-4, stays with PyTorch; a note says so. ``torch(autocast='bfloat16', channels_last=True,
         compile=True)`` gives PyTorch settings. Default: what LONGSHOT_ENGINE says, or auto.
     on : local|ray|ray://HOST:PORT, str, optional
-        Where the work runs: threads here, or a Ray cluster; changes no byte. ``"ray"`` is the cluster of this
-        machine, or one that is started. Default: what LONGSHOT_ON says, or local.
+        Where the work runs: in threads here, or on a Ray cluster, with the same result. ``"ray"`` is the cluster of
+        this machine, or one that is started. Default: what LONGSHOT_ON says, or local.
     gpus_per_worker : float, at least 0, optional
         GPUs that each worker of a cluster has.
     retry_failed : bool, optional

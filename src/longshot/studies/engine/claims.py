@@ -10,16 +10,21 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from longshot.base import Floats
-from longshot.statistics import Correlation, Slope, holm, mean_interval, smallest_p, welch
+from longshot.statistics import CLASSES, TASKS, Correlation, Slope, holm, mean_interval, smallest_p, welch
 
 LEVEL = 0.05
 _Z95 = 1.959963984540054
+POPULATION = (
+    f"Intervals and verdicts are for {TASKS}, or for other splits, classes or images where a number says that it is "
+    f"over these. They do not say that a claim holds for {CLASSES}."
+)
 RULE = (
     "A claim is a direction, or a size with a margin that was stated beforehand. It is about the paper's own methods: "
     "others may be on the page, and no verdict moves with them.",
     "Every number is tested once: Student's t on differences of the same tasks, Welch's t where the tasks differ, "
     "Fisher's test for correlations, t for slopes, a bootstrap over tasks where it says so. No p is below what turning "
     "round the signs of so few tasks could give. Numbers that are the same by construction are one number.",
+    POPULATION,
     "Confirmed: every number of the claim holds. The p of the claim is the largest of its numbers, which needs no "
     "correction for how many they are. Contradicted: at least one number holds the opposite, its p multiplied by how "
     "many there are. The claims of this page are corrected by Holm's method (5 %, both sides). Otherwise the claim is "

@@ -26,6 +26,7 @@ from pydantic import BeforeValidator
 from longshot.base import Floats, LooseRecord, Record, UserError, escape_markdown, read_json
 from longshot.reports import Sheet, SheetCell, heads, markdown, row, to_csv, to_latex
 from longshot.statistics import bounds_text, mean_interval, plus_minus
+from longshot.studies.engine.claims import POPULATION
 
 if TYPE_CHECKING:
     from longshot.evaluation import Leak
@@ -243,7 +244,7 @@ def claims_table(claims: Sequence[JudgedClaim]) -> TableFile:
         ] or [(judged.reason, "–", "–", "–")]
         blocks.append([row(*(first if not n else ("", "", "")), *line) for n, line in enumerate(lines)])
     names = heads("the paper says", "where", "verdict", "of", "published", "measured here", "counts")
-    sheet = Sheet("What the paper claims, and what was seen", names, blocks, "", labels=4)
+    sheet = Sheet("What the paper claims, and what was seen", names, blocks, POPULATION, labels=4)
     return TableFile("claims", [sheet], [fact for judged in claims for fact in judged.facts()])
 
 

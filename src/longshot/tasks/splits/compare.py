@@ -240,9 +240,9 @@ def compare_splits(
     references : bool
         Add random, semantic and fitting published splits. Of random and semantic ones, means of 20 are taken.
     way : int, at least 2
-        Classes of measured tasks. By these tasks hardness is measured.
+        Classes of the tasks by which hardness is measured.
     shot : int, at least 1
-        Their supports per class.
+        Support images per class in those tasks.
     device, engine : optional
         As in ``embed``.
 
@@ -336,7 +336,7 @@ def compare_trees(
     taxonomy, reduction : optional
         As in ``measure_distances``.
     pairs : int, at least 0
-        Odd pairs to print. They are those that a tree and the taxonomy see most differently, per backbone and
+        Pairs to print that a tree and the taxonomy see most differently. So many per backbone and
         direction.
     device, engine : optional
         As in ``embed``.

@@ -126,11 +126,11 @@ def make_split(
     harder_than : SPLIT, Split, str or path, optional
         Harder than this split, ``by`` so many points.
     by : POINTS, float, optional
-        Of ``harder_than``: points of learnt accuracy, as 15.
+        With ``harder_than``: how many points of learnt accuracy, such as 15.
     learnt_accuracy : SHARE, float, optional
-        At this accuracy after learning from the train classes, as 0.65.
+        Accuracy on the test classes after learning from the train classes, such as 0.65.
     divergence : R, float, optional
-        How far train and test classes are apart; 0 is random. They are seen through ``backbone`` or
+        How far apart train and test classes are; 0 is random. They are seen through ``backbone`` or
         ``features``.
     sweep : R,R,…, sequence of float, optional
         One split for each of several divergences.

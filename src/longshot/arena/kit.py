@@ -1,0 +1,152 @@
+"""The starting kit: one zip with the public data, the settings, baselines and a notebook, to begin with at home.
+
+Unpacked it is a small competition of its own, in which ``longshot compete run`` prints the score that the server would
+give in its public phase: the same tasks, the same sandbox.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from longshot.arena.competition_data import PUBLIC_SECRET, CompetitionData
+from longshot.arena.environments import list_weights
+from longshot.arena.new_competition import BASELINES, write_baseline
+from longshot.arena.settings import FILE, Competition, load, template
+from longshot.base import OutputKind, UserError, atomic, claim_output
+
+OWN = "Apache-2.0, drawn by Longshot"  # the licence of toybox
+
+
+def _is_kit(path: Path) -> bool:
+    """Tell by the names inside whether ``write_kit`` wrote a file."""
+    with zipfile.ZipFile(path) as archive:
+        return f"kit/{PUBLIC_SECRET}" in archive.namelist()
+
+
+KIND = OutputKind("kit", {".zip": _is_kit})
+
+
+def write_kit(folder: str | Path, out: str | Path, *, force: bool = False) -> Path:
+    """Write the starting kit of a competition as a zip: public data, settings, baselines, a notebook.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The competition's folder.
+    out : file
+        Zip to write.
+    force : bool
+        Replace what is there, even if it is no kit that Longshot wrote.
+
+    Returns
+    -------
+    Path
+        ``out``.
+    """
+    out = Path(out)
+    claim_output(out, KIND, force=force)
+    competition = load(folder)
+    phases = [phase for phase in competition.phases if phase.public]
+    if not phases:
+        raise UserError(
+            f"{folder} has 0 phases with public data and a kit needs one",
+            "add a phase with 'submissions: false' to competition.yaml",
+        )
+    names = list(dict.fromkeys(name for phase in phases for name in (*phase.train, *phase.test)))
+    licences = {name: _licence(competition, name) for name in names}
+    data = CompetitionData(competition)
+    files: dict[str, bytes] = {
+        FILE: _settings(competition, names).encode(),
+        PUBLIC_SECRET: f"{data.secret(phases[0])}\n".encode(),
+        "notebook.ipynb": _notebook().encode(),
+    }
+    for name in names:
+        dataset, packed = data.dataset(name), io.BytesIO()
+        labels = np.repeat(np.array(dataset.class_ids), dataset.sizes)
+        np.savez_compressed(packed, images=data.pixels(name), labels=labels)
+        files[f"data/{name}.npz"] = packed.getvalue()
+    if competition.requirements:
+        files[competition.requirements] = (competition.folder / competition.requirements).read_bytes()
+    for title, file in competition.pages.items():
+        files[f"pages/{title}.md"] = competition.text(file).encode()
+    with tempfile.TemporaryDirectory() as scratch:
+        for baseline in BASELINES:
+            if baseline != "metadelta":  # which begins with learned weights
+                code = write_baseline(baseline, Path(scratch, baseline))
+                for path in sorted(code.rglob("*")):
+                    if path.is_file():
+                        files[f"baselines/{path.relative_to(scratch).as_posix()}"] = path.read_bytes()
+    lent = [f"- `{name}`, {size:,} bytes" for name, size in list_weights(competition)]
+    files["README.md"] = (
+        template("kit.md")
+        .format(
+            title=competition.title,
+            leagues=", ".join(competition.leagues),
+            weights="\n".join(lent) or "None: a submission brings what it needs.",
+            data="\n".join(
+                f"| `data/{name}.npz` | {len(data.dataset(name)):,} | {len(data.dataset(name).class_ids)} | "
+                f"{licences[name]} | `{hashlib.sha256(files[f'data/{name}.npz']).hexdigest()}` |"
+                for name in names
+            ),
+        )
+        .encode()
+    )
+    with atomic(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(files.items()):
+            entry = zipfile.ZipInfo(f"kit/{name}")
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return out
+
+
+def _licence(competition: Competition, name: str) -> str:
+    if competition.datasets[name].partition("#")[0] == "toybox":
+        return OWN
+    if name not in competition.licences:
+        raise UserError(
+            f"The licence of '{name}' is not said, and its images would be handed out",
+            f"write it into {competition.folder / FILE}, as in 'licences: {{{{{name}: CC BY 4.0}}}}'",
+        )
+    return competition.licences[name]
+
+
+def _settings(competition: Competition, names: list[str]) -> str:
+    """Write the settings that all may know, for public data alone."""
+    settings = yaml.safe_load((competition.folder / FILE).read_text(encoding="utf-8"))
+    for key in ("database", "server", "pages", "weights", "domain_of"):
+        settings.pop(key, None)
+    settings["datasets"] = {name: f"data/{name}.npz" for name in names}
+    public = {phase.name for phase in competition.phases if phase.public}
+    settings["phases"] = {name: phase for name, phase in settings["phases"].items() if name in public}
+    settings["domains"] = None
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+
+
+def _notebook() -> str:
+    """Make a notebook of a text whose cells begin with ``# %%``, those of prose with ``# %% [markdown]``."""
+    cells = []
+    for number, part in enumerate(template("kit_notebook.txt").split("# %%")[1:]):
+        prose = part.startswith(" [markdown]")
+        text = part.partition("\n")[2].strip()
+        cell: dict[str, Any] = {
+            "cell_type": "markdown" if prose else "code",
+            "id": f"cell-{number}",
+            "metadata": {},
+        }
+        cell |= {"source": text.splitlines(keepends=True)} | (
+            {} if prose else {"outputs": [], "execution_count": None}
+        )
+        cells.append(cell)
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return (
+        json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
+    )

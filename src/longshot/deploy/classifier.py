@@ -1,0 +1,289 @@
+"""A classifier to ship: made by ``fit``, saved and opened as a folder, asked for photos, extended without
+retraining.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors.torch import load, save
+from torch.nn.functional import normalize
+
+from longshot.base import UserError, count, first, read_json
+from longshot.data import encoded_of
+from longshot.deploy import model_folder as parts
+from longshot.deploy.heads import SCORES, Head, frozen_method, make_head
+from longshot.deploy.model_folder import ModelFacts, Reference, References
+from longshot.deploy.photo_sources import Photos, list_photos
+from longshot.deploy.shipped_network import ShippedNetwork, backbone_network, onnx_network
+from longshot.models import Backbone, open_backbone
+from longshot.reports import thumbnail
+
+if TYPE_CHECKING:
+    from longshot.deploy.prediction_table import Predictions
+
+NONE = "none of these"
+SIDE = 96  # pixels of a thumbnail
+
+
+@dataclass(eq=False)
+class Classifier:
+    """A network, what a method learned from reference photos, and what was measured of both.
+
+    Attributes
+    ----------
+    facts : ModelFacts
+        What ``model.json`` holds: classes, method, network, temperature, threshold, the measured card.
+    network : ShippedNetwork
+        Turns photos into vectors.
+    head : Head
+        Turns vectors into probabilities.
+    references : list of Reference
+        The reference photos, in the order of the head's support.
+
+    Examples
+    --------
+    >>> model = longshot.fit("toybox", backbone="pixels", out="toys")
+    >>> Classifier.open("toys").classes == model.classes
+    True
+    """
+
+    facts: ModelFacts
+    network: ShippedNetwork
+    head: Head
+    references: list[Reference]
+    folder: Path | None = field(default=None)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Return the ids of the classes, in the order of probabilities."""
+        return self.facts.classes
+
+    def __repr__(self) -> str:
+        from longshot.deploy.model_card import screen
+
+        return screen(self)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Classifier:
+        """Open the folder of a model; UserError where a byte of it was changed.
+
+        Parameters
+        ----------
+        folder : path
+            What ``fit`` wrote.
+        """
+        folder = Path(folder)
+        files = parts.read_files(folder)
+        facts = read_json(ModelFacts, folder / parts.MODEL, f"The model {folder}: {parts.MODEL}")
+        listed = read_json(References, folder / parts.REFERENCES, f"The model {folder}: {parts.REFERENCES}")
+        method = None if facts.form == SCORES else frozen_method(facts.method)
+        head = Head(facts.form, load(files[parts.HEAD]), method)
+        head.temperature = facts.temperature
+        if parts.NETWORK in files:
+            network = onnx_network(files[parts.NETWORK], facts.network.preprocessing)
+        else:
+            network = _installed(facts, folder)
+        return cls(facts, network, head, list(listed.references), folder)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model as a folder; one that is there must be a model's.
+
+        Parameters
+        ----------
+        folder : path
+            Where to.
+        """
+        from longshot.deploy.model_card import card_markdown, card_page
+
+        parts.claim_model(folder)
+        listed = References(
+            dataset=self.facts.dataset,
+            fingerprint=self.facts.fingerprint,
+            shot=len(self.references) / len(self.classes),
+            references=tuple(self.references),
+        )
+        tensors = {name: tensor.contiguous() for name, tensor in self.head.tensors().items()}
+        files = {
+            parts.MODEL: parts.as_json(self.facts),
+            parts.HEAD: save(tensors),
+            parts.REFERENCES: parts.as_json(listed),
+            parts.CARD: card_markdown(self).encode(),
+            parts.PAGE: card_page(self).encode(),
+        }
+        if self.network.onnx:
+            files[parts.NETWORK] = self.network.onnx
+        parts.write_model(Path(folder), files)
+        self.folder = Path(folder)
+
+    @torch.no_grad()
+    def predict(self, photos: Photos, *, nearest: int = 3) -> Predictions:
+        """Answer for photos: class, probability, nearest references, or none of these.
+
+        Parameters
+        ----------
+        photos : str, Path, picture, array, Dataset, or a list of those
+            Files, folders, archives, URLs; PIL pictures; arrays [H, W, 3] of bytes.
+        nearest : int
+            Reference photos that are named for each.
+
+        Returns
+        -------
+        Predictions
+            A row per photo; one that cannot be read says why.
+        """
+        from longshot.deploy.prediction_table import Predictions
+
+        listed = list_photos(photos)
+        values, bad = self.network.vectors([photo for _, photo in listed])
+        vectors = torch.from_numpy(values)
+        readable = np.array([position for position in range(len(listed)) if position not in bad], np.int64)
+        probabilities = np.full((len(listed), len(self.classes)), np.nan)
+        similarity, near = np.full(len(listed), np.nan), np.zeros((len(listed), 0), np.int64)
+        if len(readable):
+            chances, similar = self.head(vectors)
+            probabilities[readable], similarity[readable] = chances.numpy(), similar.numpy()
+            if self.head.form != SCORES and nearest:
+                units = normalize(self.head.support - self.head.mean, dim=1)
+                sides = normalize(vectors - self.head.mean, dim=1) @ units.T
+                nearest_rows = sides.topk(min(nearest, len(units)), dim=1).indices.numpy()
+                near = np.zeros((len(listed), nearest_rows.shape[1]), np.int64)
+                near[readable] = nearest_rows
+        return Predictions(
+            self,
+            [name for name, _ in listed],
+            [photo for _, photo in listed],
+            probabilities,
+            similarity,
+            near,
+            bad,
+        )
+
+    def export(self, onnx: str | Path, *, force: bool = False) -> Path:
+        """Write one ONNX file from decoded pixels to probabilities; see ``longshot.export``."""
+        from longshot.deploy.onnx_file import export
+
+        return export(self, onnx=onnx, force=force)
+
+    def add(self, class_id: str, photos: Photos) -> Classifier:
+        """Add references to a class, which may be new, without retraining; return the model itself.
+
+        Temperature and threshold stay as they were measured; the card says what was changed since.
+
+        Parameters
+        ----------
+        class_id : str
+            A class of the model, or a new one.
+        photos : see ``predict``
+            Its reference photos.
+        """
+        listed = list_photos(photos)
+        values, bad = self.network.vectors([photo for _, photo in self._extendable(listed)])
+        if bad:
+            position, reason = next(iter(bad.items()))
+            raise UserError(
+                f"{count(len(bad), 'reference')} of {len(listed):,} cannot be read (first: "
+                f"{listed[position][0]}: {reason})",
+                "mend or remove them",
+            )
+        fresh = [_reference(class_id, name, store, row) for name, (store, row) in listed]
+        digests = {reference.digest for reference in self.references}
+        if doubled := [reference.key for reference in fresh if reference.digest in digests]:
+            raise UserError(
+                f"{count(doubled, 'photo')} of '{class_id}' {'is' if len(doubled) == 1 else 'are'} a "
+                f"reference already ({first(doubled)})",
+                "leave them out",
+            )
+        classes = self.classes if class_id in self.classes else (*self.classes, class_id)
+        support = np.concatenate([self.head.support.numpy(), values])
+        self._relearn(
+            [*self.references, *fresh], support, classes, f"{count(fresh, 'photo')} of '{class_id}' added"
+        )
+        return self
+
+    def remove(self, class_id: str) -> Classifier:
+        """Remove a class with its references, without retraining; return the model itself.
+
+        Parameters
+        ----------
+        class_id : str
+            A class of the model; two must stay.
+        """
+        self._extendable([])
+        if class_id not in self.classes or len(self.classes) < 3:
+            why = "it is none of them" if class_id not in self.classes else "2 must stay"
+            raise UserError(
+                f"'{class_id}' cannot be removed from {count(self.classes, 'class', 'classes')}: {why}."
+            )
+        staying = [
+            position for position, reference in enumerate(self.references) if reference.class_id != class_id
+        ]
+        remaining = tuple(name for name in self.classes if name != class_id)
+        support = self.head.support.numpy()[staying]
+        self._relearn(
+            [self.references[position] for position in staying], support, remaining, f"'{class_id}' removed"
+        )
+        return self
+
+    def _extendable(self, photos: Any) -> Any:
+        """Return the photos; UserError where the method adapted the network itself."""
+        if self.head.form == SCORES:
+            raise UserError(
+                f"The method {self.facts.method} adapted the network to its classes, so none can be added or removed",
+                "fit again, or choose a {method} that keeps the network, such as ridge",
+            )
+        return photos
+
+    def _relearn(
+        self, references: list[Reference], support: Any, classes: tuple[str, ...], change: str
+    ) -> None:
+        """Let the method learn from other references; the vectors of those that stay are at hand."""
+        label = np.array([classes.index(reference.class_id) for reference in references])
+        order = np.argsort(label, kind="stable")
+        method = frozen_method(self.facts.method)
+        self.head = make_head(method, support[order], label[order], len(classes))
+        self.head.temperature = self.facts.temperature
+        self.references = [references[position] for position in order]
+        version = self.facts.version + 1
+        changes = {"classes": classes, "form": self.head.form, "version": version}
+        self.facts = self.facts.model_copy(
+            update={**changes, "history": (*self.facts.history, f"version {version}: {change}")}
+        )
+
+
+def _reference(class_id: str, name: str, store: Any, row: int) -> Reference:
+    digest = hashlib.sha256(encoded_of(store, row)).hexdigest()
+    return Reference(class_id=class_id, key=name, digest=digest, thumbnail=thumbnail(store.read(row), SIDE))
+
+
+def make_references(class_ids: Sequence[str], dataset: Any, rows: Any) -> list[Reference]:
+    """Return some images of a dataset as references, with thumbnails."""
+    keys = dataset.keys
+    return [
+        _reference(class_ids[dataset.labels[row]], str(keys[int(row)].as_py()), dataset.store, int(row))
+        for row in rows
+    ]
+
+
+def _installed(facts: ModelFacts, folder: Path) -> ShippedNetwork:
+    """Open the backbone that a model names; UserError where another network is called so here."""
+    named = facts.network
+    backbone = open_backbone(named.name, "cpu", engine="torch")
+    if not isinstance(backbone, Backbone) or backbone.weights_hash != named.weights_hash:
+        raise UserError(
+            f"The model {folder} was fitted with '{named.name}' of the weights {named.weights_hash[:12]}, and what is "
+            f"called so here has {backbone.weights_hash[:12]}",
+            "install the network of the model, or fit again with this one",
+        )
+    return backbone_network(backbone)
+
+
+def open_model(model: Classifier | str | Path) -> Classifier:
+    """Return a model as it is, or open its folder."""
+    return model if isinstance(model, Classifier) else Classifier.open(model)

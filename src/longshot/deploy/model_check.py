@@ -1,0 +1,271 @@
+"""``longshot check MODEL``: the shipped model itself, on tasks and on its own problem, on photos that it did
+not learn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from longshot.audit import find_copies
+from longshot.base import (
+    Ints,
+    OutputKind,
+    UserError,
+    claim_folder,
+    claim_output,
+    deliver_text,
+    note,
+    starts_with,
+)
+from longshot.data import Dataset, image_digests, reopen_dataset
+from longshot.deploy.classifier import Classifier
+from longshot.deploy.deploy_commands import refuse_options
+from longshot.deploy.heads import nearest_other
+from longshot.deploy.model_card import class_sheet, estimate, facts_of
+from longshot.reports import Column, Section, Sheet, make_sheet, markdown, terminal, write_page
+from longshot.statistics import Interval, mean_interval, percent
+
+_HEADING, _SUITE = (
+    "# Check of the model ",
+    '<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="longshot check model"',
+)
+_MARKDOWN = OutputKind("table", {".md": starts_with(_HEADING)})
+_JUNIT = OutputKind("record of tests", {".xml": starts_with(_SUITE)})
+PAGE_NAME = "check.html"
+_QUERIES = 10  # photos of each class of a task
+_WORST = 10  # classes on a screen
+
+
+@dataclass(frozen=True)
+class ModelMeasured:
+    """The accuracy of a shipped model on one kind of question."""
+
+    kind: str
+    way: int
+    accuracy: Interval
+
+
+@dataclass(frozen=True, eq=False)
+class ModelCheck:
+    """What a shipped model does on photos that it did not learn from.
+
+    Attributes
+    ----------
+    model : Classifier
+        The model, its card brought up to these photos.
+    measured : list of ModelMeasured
+        All its classes at once first, then tasks of five.
+    need : float or None
+        The accuracy that is asked for.
+    lines : tuple of str
+        What took part, in words.
+    """
+
+    model: Classifier
+    measured: Sequence[ModelMeasured]
+    need: float | None
+    lines: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str | None:
+        """Tell whether the model reaches what is needed with all its classes; None where nothing was asked for."""
+        if self.need is None:
+            return None
+        own = self.measured[0].accuracy
+        low, high = (own.mean if end is None else end for end in (own.low, own.high))
+        return "passed" if low >= self.need else "failed" if high < self.need else "undecided"
+
+    def verdict_line(self) -> str:
+        """Say whether what is needed is reached; empty without a need."""
+        if self.need is None or self.verdict is None:
+            return ""
+        reached = self.measured[0].accuracy.text()
+        return f"{self.verdict.capitalize()}: the model has {reached} %, {percent(self.need)} % needed."
+
+    def sheet(self) -> Sheet:
+        """Return the table of accuracies."""
+        columns = (
+            Column("Question", lambda row: row.kind, key="kind"),
+            Column("Classes", lambda row: row.way, "count", key="way"),
+            Column("Accuracy %", lambda row: row.accuracy, "percent", key="accuracy"),
+        )
+        return make_sheet(columns, self.measured, "What the shipped model does", labels=1)
+
+    def __repr__(self) -> str:
+        parts = [
+            "\n".join(self.lines),
+            terminal(self.sheet()),
+            terminal(class_sheet(self.model, _WORST)),
+            self.verdict_line(),
+        ]
+        return "\n\n".join(part for part in parts if part)
+
+    def record(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON."""
+        measured = [{**asdict(row), "accuracy": row.accuracy.as_dict()} for row in self.measured]
+        classes = self.model.facts.card["classes"]
+        return {
+            "model": self.model.facts.dataset,
+            "measured": measured,
+            "classes": classes,
+            "need": self.need,
+            "verdict": self.verdict,
+        }
+
+    def to_markdown(self) -> str:
+        """Return the tables as Markdown."""
+        lines = [
+            f"{_HEADING}of {self.model.facts.dataset}",
+            "",
+            *(f"- {line}" for line in (self.verdict_line(), *self.lines) if line),
+            "",
+        ]
+        return "\n".join([*lines, markdown(self.sheet()), markdown(class_sheet(self.model))])
+
+    def to_junit(self) -> str:
+        """Return the verdict and the classes below what is needed as JUnit's XML."""
+        need = self.need or 0.0
+        cases = [("all classes", self.verdict_line() if self.verdict in ("failed", "undecided") else "")]
+        for row in self.model.facts.card["classes"]:
+            low = row["high"] < need
+            cases.append(
+                (
+                    row["class"],
+                    f"{row['class']}: {percent(row['accuracy'])} %, below {percent(need)} %" if low else "",
+                )
+            )
+        text = f'{_SUITE} tests="{len(cases)}" failures="{sum(bool(why) for _, why in cases)}">\n'
+        for name, why in cases:
+            body = f"><failure message={quoteattr(why)}>{escape(why)}</failure></testcase>" if why else "/>"
+            text += (
+                f"  <testcase classname={quoteattr(self.model.facts.dataset)} name={quoteattr(name)}{body}\n"
+            )
+        return f"{text}</testsuite>\n"
+
+    def page(self) -> str:
+        """Return the page as one text."""
+        facts = [Column("Fact", lambda line: line[0]), Column("Value", lambda line: line[1])]
+        verdict = {
+            "lines": [line for line in (self.verdict_line(), *self.lines) if line],
+            "sheet": self.sheet(),
+        }
+        model = {"sheet": make_sheet(facts, facts_of(self.model), labels=2, aria="What the model is")}
+        sections = [
+            Section("verdict", "What the shipped model does", verdict, "choice_worth"),
+            Section("classes", "Classes", {"sheet": class_sheet(self.model)}, "sheet"),
+            Section("facts", "What it is", model, "sheet"),
+        ]
+        return write_page(
+            f"Check of the model of {self.model.facts.dataset}",
+            sections,
+            counts=[self.lines[0]],
+            sortable=True,
+        )
+
+
+def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
+    """Check the folder of a shipped model; ``settings`` are those of ``check``.
+
+    Parameters
+    ----------
+    dataset : path
+        The model. Its photos are found where they were when it was fitted.
+    """
+    refuse_options(settings)
+    for name, kind in (("markdown", _MARKDOWN), ("junit", _JUNIT)):
+        if settings[name] is not None:
+            claim_output(settings[name], kind, force=settings["force"], name=name)
+    if settings["out"] is not None:
+        claim_folder(settings["out"], "check", (PAGE_NAME,))
+    model = Classifier.open(dataset)
+    data = reopen_dataset(
+        model.facts.fingerprint, model.facts.dataset, has_the_bytes=partial(_has_bytes, model)
+    )
+    digests = {bytes(digest).hex(): row for row, digest in enumerate(image_digests(data, skip_bad=True))}
+    missing = [
+        each.key
+        for each in model.references
+        if each.digest not in digests and each.key in data.keys.to_pylist()
+    ]
+    if missing:
+        note(
+            f"{len(missing):,} references of the model have other bytes in '{data.name}' by now (first: {missing[0]})"
+        )
+    _, copies = find_copies(data)
+    groups = np.arange(len(data)) if copies is None else copies.group
+    learned = groups[[digests[each.digest] for each in model.references if each.digest in digests]]
+    numbers = {class_id: position for position, class_id in enumerate(model.classes)}
+    truth = np.array([numbers.get(data.class_ids[number], -1) for number in data.labels])
+    rows = np.flatnonzero((truth >= 0) & ~np.isin(groups, learned) & (groups == np.arange(len(groups))))
+    if len(rows) < 2:
+        raise UserError(
+            f"The model {dataset} has learned from every photo of '{data.name}', so none is there to measure it on",
+            "fit it with {references}, as {choose(FOLDER)} writes them",
+        )
+    values, bad = model.network.vectors([(data.store, int(row)) for row in rows])
+    label = truth[np.delete(rows, sorted(bad))]
+    with torch.no_grad():
+        vectors = torch.from_numpy(values)
+        scores, similarity = model.head.scores(vectors).numpy(), model.head.similarities(vectors).numpy()
+    right = (scores.argmax(1) == label).astype(float)
+    measured = [ModelMeasured("all its classes at once", len(model.classes), mean_interval(right))]
+    measured += _tasks(model, scores, label, settings["tasks"], settings["seed"])
+    from longshot.deploy.fitting import per_class
+
+    card = {**model.facts.card, "classes": per_class(scores, label, model.classes)}
+    model.facts = model.facts.model_copy(update={"card": card})
+    threshold = -np.inf if model.facts.threshold is None else model.facts.threshold
+    lines = (
+        f"model of {data.name}, version {model.facts.version}: {len(label):,} photos that it did not learn from",
+        f"{percent(float((similarity.max(1) < threshold).mean()))} % of them are called none of these",
+        f"{percent(float((nearest_other(similarity, label) >= threshold).mean()))} % would be accepted "
+        f"if their class were absent",
+        *([f"{len(bad):,} photos cannot be read and are left out"] if bad else []),
+        *([f"on its card: {estimate(card['accuracy'])} %"] if "accuracy" in card else []),
+    )
+    checked = ModelCheck(model, measured, settings["need"], lines)
+    if settings["out"] is not None:
+        Path(settings["out"]).mkdir(parents=True, exist_ok=True)
+        deliver_text(Path(settings["out"]) / PAGE_NAME, checked.page())
+    for name, text in (("markdown", checked.to_markdown), ("junit", checked.to_junit)):
+        if settings[name] is not None:
+            deliver_text(settings[name], text())
+    return checked
+
+
+def _has_bytes(model: Classifier, data: Dataset) -> bool:
+    """Tell whether a dataset holds every reference of a model, by content."""
+    digests = {bytes(digest).hex() for digest in image_digests(data, skip_bad=True)}
+    return all(each.digest in digests for each in model.references)
+
+
+def _tasks(
+    model: Classifier, scores: NDArray[Any], label: Ints, tasks: int, seed: int
+) -> list[ModelMeasured]:
+    """Ask the model about five classes at a time, any five and look-alikes: only these answers count."""
+    present, generator = np.unique(label), np.random.default_rng(seed)
+    way = min(5, len(present))
+    alike = (model.head.classes @ model.head.classes.T).numpy()[np.ix_(present, present)]
+    measured = []
+    for kind in ("random classes", "look-alike classes"):
+        shares = []
+        for number in range(tasks):
+            if kind == "random classes":
+                classes = generator.choice(present, way, replace=False)
+            else:  # a class and its nearest, every class about equally often
+                classes = present[np.argsort(-alike[number % len(present)], kind="stable")[:way]]
+            queries = np.concatenate(
+                [generator.permutation(np.flatnonzero(label == each))[:_QUERIES] for each in classes]
+            )
+            shares.append((classes[scores[np.ix_(queries, classes)].argmax(1)] == label[queries]).mean())
+        measured.append(ModelMeasured(kind, way, mean_interval(shares)))
+    return measured

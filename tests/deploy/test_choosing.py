@@ -1,0 +1,121 @@
+"""References that are chosen: planted clouds whose answer is known, copies, suspects, and numbers counted by hand."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from longshot.base import UserError
+from longshot.deploy.choosing import _compare, _deal
+from longshot.deploy.choosing_search import Looks, choose_rows, groups_of, share_photos
+from longshot.deploy.heads import class_halves, fit_temperature, open_threshold
+
+
+def clouds(classes: int, photos: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors [classes · photos, 12] around a centre each, and their classes."""
+    generator = np.random.default_rng(seed)
+    centres = generator.normal(0, 1, (classes, 12))
+    labels = np.repeat(np.arange(classes), photos)
+    return (centres[labels] + noise * generator.normal(0, 1, (len(labels), 12))).astype(np.float32), labels
+
+
+def loss(units: np.ndarray, labels: np.ndarray, rows: tuple[int, ...]) -> float:
+    """The loss that the search lowers, in one expression per term."""
+    total = 0.0
+    picked = [units[[row for row in rows if labels[row] == number]].sum(0) for number in np.unique(labels)]
+    scores = 16 * units @ np.stack([each / np.linalg.norm(each) for each in picked]).T
+    for number in np.unique(labels):
+        own = (labels == number) & ~np.isin(np.arange(len(labels)), rows)
+        total += (np.log(np.exp(scores[own]).sum(1)) - scores[own, number]).mean()
+    return total
+
+
+def test_one_reference_per_class_is_among_the_best_of_all_choices() -> None:
+    """Of all 6³ ways to take one photo of each of three classes, few have a lower loss than the choice."""
+    vectors, labels = clouds(3, 6, 0.9)
+    looks = Looks([vectors], labels)
+    everything = np.ones(len(labels), bool)
+    chosen = choose_rows(looks, everything, everything, np.ones(3, np.int64), 0)
+    losses = [
+        loss(looks.units[0], labels, rows)
+        for rows in product(*(np.flatnonzero(labels == c) for c in range(3)))
+    ]
+    assert np.mean(np.array(losses) < loss(looks.units[0], labels, tuple(chosen)) - 1e-9) < 0.05
+
+
+def test_references_come_from_different_groups_of_looks() -> None:
+    generator = np.random.default_rng(0)
+    poses = np.array([[5.0, 0, 0], [0, 5, 0], [0, 0, 5]])
+    rows = (np.repeat(poses, 8, 0) + 0.1 * generator.normal(0, 1, (24, 3))).astype(np.float32)
+    vectors, labels = np.concatenate([rows, -rows]), np.repeat([0, 1], 24)
+    assert len(np.unique(groups_of(rows, 3, 0))) == 3
+    everything = np.ones(48, bool)
+    chosen = choose_rows(Looks([vectors], labels), everything, everything, np.array([3, 3]), 0)
+    assert sorted(chosen[:3] // 8) == [0, 1, 2]
+
+
+def test_hard_classes_get_more_of_a_budget() -> None:
+    vectors, labels = clouds(4, 20, 0.1)
+    shuffled = np.random.default_rng(1).permutation(np.flatnonzero(labels >= 2))
+    vectors[labels == 2], vectors[labels == 3] = vectors[shuffled[:20]] * 0.01, vectors[shuffled[20:]] * 0.01
+    vectors[labels >= 2] += np.random.default_rng(2).normal(0, 1, (40, 12))  # these two cannot be told apart
+    shots = share_photos(Looks([vectors], labels), np.ones(80, bool), 20, 0)
+    assert shots.sum() == 20 and shots[2:].min() > shots[:2].max()
+
+
+def test_parts_keep_copies_together_and_hold_every_class() -> None:
+    labels = np.repeat(np.arange(3), 8)
+    group = np.arange(24)
+    group[1], group[9] = 0, 8
+    part = _deal(group, labels, 0)
+    assert part[1] == part[0] and part[9] == part[8]
+    assert {(int(label), int(number)) for label, number in zip(labels, part, strict=True)} == set(
+        product(range(3), range(4))
+    )
+
+
+def test_random_references_are_compared_as_counted_by_hand() -> None:
+    """With two photos of each class in the pool and one reference, the mean over draws is that over all four
+    choices.
+    """
+    vectors, labels = clouds(2, 6, 1.2, seed=3)
+    pool = np.isin(np.arange(12), [0, 1, 6, 7])
+    part = _compare(vectors, labels, np.array([0, 6]), pool, ~pool, np.array([1, 1]), 4_000, 0)
+    units = Looks([vectors], labels, pool).units[0]
+    own = np.flatnonzero(~pool)
+    every = [(units[own] @ units[[a, b]].T).argmax(1) == labels[own] for a, b in product((0, 1), (6, 7))]
+    assert np.abs(part.random - np.mean(every, 0)).max() < 0.05
+    assert np.array_equal(part.right, every[0])
+
+
+def test_a_temperature_that_was_planted_comes_back() -> None:
+    generator = np.random.default_rng(0)
+    scores = generator.normal(0, 6, (20_000, 5))
+    chances = np.exp(scores / 3) / np.exp(scores / 3).sum(1, keepdims=True)
+    labels = (generator.random(20_000)[:, None] > chances.cumsum(1)).sum(1)
+    assert fit_temperature(scores, labels) == pytest.approx(3, rel=0.1)
+
+
+def test_a_threshold_lets_the_rate_of_absent_classes_pass() -> None:
+    """On independent similarities the share of new photos above it is the rate; classes are halved without overlap."""
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(100), 50)
+    threshold = open_threshold(generator.normal(0, 1, (5_000, 100)), labels, 0.1)
+    assert (generator.normal(0, 1, (5_000, 99)).max(1) >= threshold).mean() == pytest.approx(0.1, abs=0.02)
+    first, second = class_halves(labels, 0)
+    assert not set(labels[first]) & set(labels[second]) and (first | second).all()
+
+
+def test_every_pair_of_groups_is_apart() -> None:
+    rows = np.eye(4, dtype=np.float32)[[0, 0, 1, 1, 2, 2, 3, 3]]
+    group = groups_of(rows, 4, 0)
+    assert all(group[a] != group[b] for a, b in combinations(range(0, 8, 2), 2))
+
+
+def test_fewer_photos_than_classes_are_refused() -> None:
+    import longshot
+
+    with pytest.raises(UserError, match="photos=3 are fewer than the 240 classes of 'toybox'"):
+        longshot.choose("toybox", photos=3, backbones="pixels", judge="pixels")
