@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _NOTE = (
     "Accuracy in %, means over suites, ± half the 95 % interval for other tasks of these classes. The drop is from the "
     "uniform tasks to the same queries with difficult supports, in points. A rank is taken on every testbed by "
-    "Meta-Dataset's rule (whoever is not outside the joint interval shares it) and averaged within a setting; judges "
-    "of a testbed have none on it."
+    "Meta-Dataset's rule (whoever is not outside the joint interval shares it) and averaged within a setting; networks "
+    "that judged a testbed of a suite have none in it (†)."
 )
 
 
@@ -48,6 +48,10 @@ class GroupCard:
     group: str
     cards: tuple[BenchCard, ...]
     missing: tuple[Suite, ...] = ()  # whose images are not here
+
+    def summary(self) -> GroupCard:
+        """Return what a terminal shows: all of it."""
+        return self
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -78,16 +82,16 @@ class GroupCard:
                 if any(kind in card.kinds.values() for card in self.cards)
             ),
             Column("drop", self._drop, "points", 1),
-            Column("fails at", self._worst),
+            Column("fails at", self._worst, "percent"),
         ]
         # A series without a rank is a judge somewhere on every testbed.
         series.sort(key=lambda each: (each.setting == "transductive", mean_ranks[each.key] or math.inf))
         absent = "".join(f" {suite.name} is left out: its images are not here." for suite in self.missing)
         return make_sheet(columns, series, title, note=_NOTE + absent, labels=3)
 
-    def _mean(self, kind: str, series: SeriesOverSuites) -> Interval | None:
+    def _mean(self, kind: str, series: SeriesOverSuites) -> SheetCell | None:
         """Average the testbeds of a kind within each suite, then the suites; halves add up in squares."""
-        per_suite = []
+        per_suite, judged = [], False
         for card in self.cards:
             scores = [
                 score
@@ -97,13 +101,14 @@ class GroupCard:
                 if card.kinds[name] == kind
             ]
             if scores:
+                judged = judged or any(score.judge for score in scores)
                 half = math.sqrt(sum((score.half or 0.0) ** 2 for score in scores)) / len(scores)
                 per_suite.append((float(np.mean([score.mean for score in scores])), half))
-        return _mean_of(per_suite)
+        return _estimate_cell(_mean_of(per_suite), "percent", judged=judged)
 
-    def _drop(self, series: SeriesOverSuites) -> Interval | None:
+    def _drop(self, series: SeriesOverSuites) -> SheetCell | None:
         """Average over suites the paired drop from uniform tasks to the same queries with difficult supports."""
-        per_suite = []
+        per_suite, judged = [], False
         for card in self.cards:
             entry = series.entries.get(card.suite)
             pairs = (
@@ -121,9 +126,10 @@ class GroupCard:
                 if len(hard.accuracies) == len(plain.accuracies) and hard is not plain
             ]
             if drops:
+                judged = judged or any(hard.judge for hard, _ in pairs)
                 half = math.sqrt(sum((drop.half or 0.0) ** 2 for drop in drops)) / len(drops)
                 per_suite.append((float(np.mean([drop.mean for drop in drops])), half))
-        return _mean_of(per_suite)
+        return _estimate_cell(_mean_of(per_suite), "points", judged=judged)
 
     def _worst(self, series: SeriesOverSuites) -> SheetCell:
         """Name the testbed with the lowest accuracy that the model did not judge."""
@@ -172,6 +178,15 @@ class GroupCard:
         }
 
 
+def _estimate_cell(
+    interval: Interval | None, unit: Literal["percent", "points"], *, judged: bool
+) -> SheetCell | None:
+    """Return an estimate as a cell, marked where the network judged a testbed that it is about."""
+    if interval is None:
+        return None
+    return SheetCell(interval.text(unit), "judge" if judged else "", interval.mean, interval.half)
+
+
 def series_over_suites(
     cards: Sequence[BenchCard], entries: Callable[[BenchCard], Sequence[Entry]]
 ) -> list[SeriesOverSuites]:
@@ -185,11 +200,11 @@ def series_over_suites(
 
 
 def entry_ranks(entries: Sequence[Entry]) -> dict[tuple[str, str, str], list[float]]:
-    """Rank entries on every testbed within their setting, judges left out: entry key → its ranks."""
+    """Rank entries on every testbed within their setting, judges of any left out: entry key → its ranks."""
     ranks: dict[tuple[str, str, str], list[float]] = {}
     for setting in {entry.setting for entry in entries}:
         for name in entries[0].scores:
-            members = [each for each in entries if each.setting == setting and not each.scores[name].judge]
+            members = [each for each in entries if each.setting == setting and each.average is not None]
             if len(members) < 2:
                 continue
             scores = [each.scores[name] for each in members]

@@ -67,6 +67,7 @@ _NOTE = (
     f"Mean accuracy over tasks in %, ± half the 95 % interval for {TASKS}; in brackets that for {CLASSES}, where it "
     "differs by more than a fifth."
 )
+_MANY = 5  # testbeds, of which a terminal shows the means
 _BOARD_NOTE = (
     f" {MARK_RULE} The average is over testbeds, for models that judged none of them. Times were measured on each "
     "entry's own machine."
@@ -84,6 +85,10 @@ class BenchCard:
     entries: tuple[Entry, ...]
     board: Leaderboard
     beds: tuple[dict[str, Any], ...] = ()  # what the page says about each testbed
+
+    def summary(self) -> BenchCard | GroupCard:
+        """Return what a terminal shows: the kinds of testbeds where there are many, else each of them."""
+        return self if len(self.kinds) <= _MANY else GroupCard(self.title, (self,))
 
     @property
     def title(self) -> str:

@@ -126,8 +126,12 @@ def shipped_board(suite: Suite) -> Leaderboard:
 def read_board(path: str | Path) -> Leaderboard:
     """Read a board from its file; UserError when it is damaged or its entries do not fit its testbeds."""
     if Path(path).suffix == ".gz":  # as boards come with suites
-        with gzip.open(path) as file:
-            board = Leaderboard.model_validate(json.load(file))
+        try:
+            board = Leaderboard.model_validate_json(gzip.decompress(Path(path).read_bytes()))
+        except (OSError, EOFError, ValueError) as error:
+            raise UserError(
+                f"The leaderboard {path} cannot be read: it is damaged or of another version"
+            ) from error
     else:
         board = read_json(Leaderboard, Path(path), "The leaderboard")
     for entry in board.entries:
@@ -148,7 +152,7 @@ def read_board(path: str | Path) -> Leaderboard:
 
 def write_shipped_board(board: Leaderboard, folder: Path) -> Path:
     """Write a board beside its suite, compressed; equal boards give equal bytes."""
-    text = json.dumps(board.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(board.model_dump(mode="json"), separators=(",", ":"))
     path = folder / SHIPPED_BOARD
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
     return path

@@ -148,9 +148,10 @@ def command(
     if as_json:
         echo_json(card.record())
         return
+    shown = card.summary()
     if card.entries:
-        click.echo(f"{terminal(card.sheet())}\n")
+        click.echo(f"{terminal(shown.sheet())}\n")
     where = "Nothing was kept: name a folder with -o."
     if out is not None:
         where = f"{out}: card.html, card.md, card.json; board: {leaderboard or out / 'leaderboard.json'}"
-    click.echo(f"{terminal(card.board_sheet())}\n\n{where}")
+    click.echo(f"{terminal(shown.board_sheet())}\n\n{where}")

@@ -12,7 +12,7 @@ import pytest
 
 from longshot.base import UserError
 from longshot.publish import Leaderboard, read_board
-from longshot.publish.leaderboard import Entry, TestbedScore, check_place, extend_board
+from longshot.publish.leaderboard import Entry, TestbedScore, check_place, extend_board, write_shipped_board
 
 
 def suite(digest: str = "d" * 64, name: str = "birds") -> Any:
@@ -134,6 +134,17 @@ def test_damaged_boards_are_one_sentence(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(UserError, match=sentence):
             read_board(path)
+
+
+def test_a_board_that_ships_is_read_again_and_a_cut_one_is_told(tmp_path: Path) -> None:
+    plain = board(entry("a", LOW, HIGH), entry("b", LOW, HIGH))
+    path = write_shipped_board(plain, tmp_path)
+    assert read_board(path) == plain
+    before = path.read_bytes()
+    assert write_shipped_board(plain, tmp_path).read_bytes() == before
+    path.write_bytes(before[:-9])
+    with pytest.raises(UserError, match=r"leaderboard\.json\.gz cannot be read"):
+        read_board(path)
 
 
 def test_a_link_to_a_board_stays_a_link(tmp_path: Path) -> None:
