@@ -58,7 +58,8 @@ def export(model: Classifier | str | Path, *, onnx: str | Path, force: bool = Fa
 
     Examples
     --------
-    >>> export(fit("toybox", backbone="pixels"), onnx="toys.onnx").name
+    >>> model = longshot.fit("toybox", backbone="efficientnet-lite0")
+    >>> export(model, onnx="toys.onnx").name
     'toys.onnx'
     """
     claim_output(onnx, ONNX, force=force, name="onnx")

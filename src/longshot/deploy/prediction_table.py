@@ -210,8 +210,8 @@ def predict(
     --------
     >>> toybox = longshot.open_dataset("toybox")
     >>> answers = predict(longshot.fit(toybox, backbone="pixels"), toybox.image(0))
-    >>> len(answers), answers.probabilities.shape
-    (1, (1, 240))
+    >>> len(answers), answers.probabilities.shape == (1, len(toybox.class_ids))
+    (1, True)
     """
     if out is not None:
         claim_output(out, PREDICTIONS, force=force)
