@@ -84,11 +84,12 @@ def read_decisions(dataset: Dataset) -> dict[str, Verdict]:
 
     Examples
     --------
-    >>> dataset = longshot.open_dataset("toybox")
-    >>> key = dataset.keys[0].as_py()
-    >>> decide_images(dataset, [key], "drop") == [key], read_decisions(dataset)[key]
+    >>> import longshot
+    >>> dataset = longshot.open_dataset("toybox")  # doctest: +SKIP
+    >>> key = dataset.keys[0].as_py()  # doctest: +SKIP
+    >>> decide_images(dataset, [key], "drop") == [key], read_decisions(dataset)[key]  # doctest: +SKIP
     (True, 'drop')
-    >>> undo_decisions(dataset) == [key], read_decisions(dataset)
+    >>> undo_decisions(dataset) == [key], read_decisions(dataset)  # doctest: +SKIP
     (True, {})
     """
     latest = {decision.key: decision for decision in _read(review_file(dataset)).decisions}

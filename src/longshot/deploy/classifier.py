@@ -36,7 +36,7 @@ SIDE = 96  # pixels of a thumbnail
 class Classifier:
     """A network, what a method learned from reference photos, and what was measured of both.
 
-    Attributes
+    Parameters
     ----------
     facts : ModelFacts
         What ``model.json`` holds: classes, method, network, temperature, threshold, the measured card.
@@ -46,12 +46,23 @@ class Classifier:
         Turns vectors into probabilities.
     references : list of Reference
         The reference photos, in the order of the head's support.
+    folder : path, optional
+        Where it was read from or written to.
 
     Examples
     --------
-    >>> model = longshot.fit("toybox", backbone="pixels", out="toys")
+    >>> toybox = longshot.open_dataset("toybox")
+    >>> model = longshot.fit(toybox, backbone="pixels", out="toys")
     >>> Classifier.open("toys").classes == model.classes
     True
+    >>> model.predict(toybox.image(0)).classes[0] in (*model.classes, NONE)
+    True
+    >>> len(model.remove(model.classes[0]).classes) == len(toybox.class_ids) - 1
+    True
+    >>> len(model.add("a new class", [toybox.image(0), toybox.image(1)]).classes) == len(toybox.class_ids)
+    True
+    >>> model.save("toys")
+    >>> model.export("toys.onnx")  # doctest: +SKIP
     """
 
     facts: ModelFacts
@@ -166,7 +177,15 @@ class Classifier:
         )
 
     def export(self, onnx: str | Path, *, force: bool = False) -> Path:
-        """Write one ONNX file from decoded pixels to probabilities; see ``longshot.export``."""
+        """Write one ONNX file from decoded pixels to probabilities; see ``longshot.export``.
+
+        Parameters
+        ----------
+        onnx : path
+            File to write, ``.onnx``.
+        force : bool
+            Replace what is there, even if Longshot did not write it.
+        """
         from longshot.deploy.onnx_file import export
 
         return export(self, onnx=onnx, force=force)

@@ -40,6 +40,11 @@ class FewShotClassifier:
     >>> rows = np.array([[0.0, 1.0], [0.1, 1.0], [1.0, 0.0], [1.0, 0.1]])
     >>> FewShotClassifier().fit(rows, ["a", "a", "b", "b"]).predict([[0.9, 0.2]]).tolist()
     ['b']
+    >>> model = FewShotClassifier().set_params(method="ridge").fit(rows, ["a", "a", "b", "b"])
+    >>> model.get_params()["method"], model.score(rows, ["a", "a", "b", "b"])
+    ('ridge', 1.0)
+    >>> model.predict_proba(rows).shape
+    (4, 2)
     """
 
     _estimator_type = "classifier"
@@ -59,11 +64,23 @@ class FewShotClassifier:
         )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name."""
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep : bool
+            For scikit-learn; there is nothing deeper.
+        """
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Set some parameters; return the estimator itself."""
+        """Set some parameters; return the estimator itself.
+
+        Parameters
+        ----------
+        **parameters
+            Those of the constructor.
+        """
         for name, value in parameters.items():
             if name not in self.get_params():
                 raise ValueError(
@@ -94,7 +111,15 @@ class FewShotClassifier:
         return hasattr(self, "classes_")
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from rows [n, d] (or n photos) and their classes [n]; return the estimator itself."""
+        """Learn from examples; return the estimator itself.
+
+        Parameters
+        ----------
+        X : array [n, d], or list of n photos with a ``backbone``
+            The examples.
+        y : array [n]
+            Their classes.
+        """
         method = frozen_method(self.method)
         if isinstance(method, ImageMethod):
             raise UserError(
@@ -131,7 +156,13 @@ class FewShotClassifier:
         return fit_temperature(np.concatenate(scores), np.concatenate(truth)) if scores else 1.0
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of every class, [n, C], in the order of ``classes_``."""
+        """Return the probability of every class, [n, C], in the order of ``classes_``.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            What is asked about.
+        """
         rows = self._rows(X)[0]
         with torch.no_grad():
             values = self.head_.scores(torch.from_numpy(rows)).double() / self.head_.temperature
@@ -139,12 +170,26 @@ class FewShotClassifier:
         return probabilities
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each row, [n]."""
+        """Return the class of each row, [n].
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            What is asked about.
+        """
         answers: NDArray[Any] = self.predict_proba(X).argmax(1)
         return np.asarray(self.classes_[answers])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose class is right."""
+        """Return the share of rows whose class is right.
+
+        Parameters
+        ----------
+        X, y : as in ``fit``
+            What is asked about, and the truth.
+        sample_weight : array [n], optional
+            How much each row counts.
+        """
         return float(np.average(self.predict(X) == np.asarray(y), weights=sample_weight))
 
     def _rows(self, X: Any, y: Any = None) -> tuple[NDArray[np.float32], NDArray[Any]]:
