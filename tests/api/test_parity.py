@@ -47,6 +47,7 @@ _ELSEWHERE: dict[str, dict[str, str]] = {
         "html": "show_dataset",
         "force": "show_dataset",
     },
+    "compare": {"junit": "RunComparison as JUnit, for build servers", "force": "of its files"},
     "taxonomy show": {"force": "what draws the picture"},
 }
 

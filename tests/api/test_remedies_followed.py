@@ -173,6 +173,7 @@ NOT_FOLLOWED: dict[str, str] = {
     "allow_download": "downloads weights",
     "class_order": "needs a published list of episodes; tests/tasks/test_published.py gives the file",
     "clip": "needs a training that diverges, and then another; tests/training/test_loop.py does that",
+    "audit.review_dataset()": "lists decisions; tests/audit/test_decisions.py makes some and takes them back",
     "audit.leave_out_overlap()": "compares two datasets; tests/audit/test_overlap_command.py",
     "engine": "needs a Python without ONNX Runtime",
     "models.cache_entries()": "needs a full disk",

@@ -253,7 +253,7 @@ def _fill(folder: Path, copies: dict[Path, os.stat_result], size: int) -> None:
         folder.rmdir()
         raise UserError(
             f"Boxes keep {size / 2**20:,.0f} MB in {PLACE}, which has {shutil.disk_usage(PLACE).free / 2**20:,.0f} MB",
-            "make it larger ('mount -o remount,size=4G /dev/shm'; Docker: '--shm-size 4g')",
+            "make it larger ('mount -o remount,size=4G /dev/shm'; of a container: 4 GB of shared memory)",
         )
     for path, facts in copies.items():
         target = Path(f"{folder}{path}")

@@ -150,7 +150,7 @@ def decide_images(dataset: Dataset, keys: Sequence[str], verdict: Verdict) -> li
         "keep": the image is right, whoever suspects it. "drop": no task has it.
     """
     if verdict not in VERDICTS:
-        raise UserError(f"{{verdict:{verdict}}} is no decision", f"choose {' or '.join(VERDICTS)}")
+        raise UserError(f"'{verdict}' is no decision", f"choose {' or '.join(VERDICTS)}")
     keys = list(dict.fromkeys(keys))
     rows = dataset.find_rows(pa.array(keys, pa.string()))
     digests = image_digests(dataset, rows)

@@ -95,7 +95,7 @@ def review_dataset(
     file = str(review_file(data))
     if undo and (keep or drop):
         raise UserError(
-            "{undo:True} takes a decision back, and {keep} and {drop} make one", "do one after the other"
+            "One call takes decisions back or makes them, and both were asked for", "do one after the other"
         )
     if undo or keep or drop:
         changed = undo_decisions(data) if undo else []
