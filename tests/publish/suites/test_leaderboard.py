@@ -158,7 +158,7 @@ def test_a_link_to_a_board_stays_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("-", r"read and extended, which '-' cannot be; name board=FILE\.$"),
+        ("-", r"read and extended, which '-' cannot be; name leaderboard=FILE\.$"),
         ("/dev/null", "which '/dev/null' cannot be"),
         ("board.csv", r"ends in \.csv, but a leaderboard is written as \.json"),
         ("notes.json", "leaderboard"),
