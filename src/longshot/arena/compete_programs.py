@@ -293,6 +293,7 @@ def audit_command(folder: Path, submission: str, out: Path, as_json: bool, **set
       longshot compete audit my-competition 3 -o audited
     """
     from longshot.arena import audit_entry
+    from longshot.statistics import plus_minus
 
     audit = audit_entry(folder, submission, out, **settings)
     rows = [
@@ -301,7 +302,7 @@ def audit_command(folder: Path, submission: str, out: Path, as_json: bool, **set
             "score": score_text(run.score),
             "loses": ""
             if run.loss is None or run.variant == "original"
-            else f"{run.loss:.4f} ± {run.half or 0:.4f}",
+            else plus_minus(run.loss, run.half or 0.0, "plain", 4),
             "reason": run.reason[:80],
         }
         for run in audit.runs

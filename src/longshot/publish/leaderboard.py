@@ -161,7 +161,9 @@ def write_shipped_board(board: Leaderboard, folder: Path) -> Path:
 def check_place(path: str | Path) -> None:
     """Raise UserError where no board can be extended or made at ``path``, before anything is measured."""
     if is_stream(path):
-        raise UserError(f"A leaderboard is read and extended, which '{path}' cannot be", "name {leaderboard:FILE}")
+        raise UserError(
+            f"A leaderboard is read and extended, which '{path}' cannot be", "name {leaderboard:FILE}"
+        )
     OutputKind("leaderboard", {".json": has_json()}).ending(path)
     if Path(path).exists():
         read_board(path)

@@ -57,7 +57,10 @@ def test_serving_tells_of_phases_that_are_open_without_a_date(folder: Path, date
         change(folder, "tasks: 3, per_day", "start: 2020-01-01, end: 2999-01-01, tasks: 3, per_day")
         change(folder, "tasks: 3, seeds", "start: 2999-01-01, tasks: 3, seeds")
     command = [sys.executable, "-m", "longshot", "compete", "serve", str(folder), "--port", str(next(PORTS))]
+    # Who runs the suite in the background may have it ignore Ctrl-C; the server must not.
+    listening = signal.signal(signal.SIGINT, signal.default_int_handler)
     served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, listening)
     assert served.stdout is not None
     lines = [served.stdout.readline() for _ in range(3)]
     visitor = Visitor(int(urlsplit(lines[0].split()[4]).port or 0))
