@@ -248,7 +248,7 @@ def check_page(page: str, run: str, expected: dict[tuple[str, str, int], Expecte
 
 def check_terminal(lines: list[str], run: str, expected: dict[tuple[str, str, int], Expected]) -> None:
     """Compare the rows of the terminal's table; what is equal in all of them stands in the line above."""
-    head = next(number for number, line in enumerate(lines) if line.startswith("Method"))
+    head = next(number for number, line in enumerate(lines) if "Accuracy %" in line)
     same = " ".join(lines[:head]).replace(" · ", " ")
     last_column = lines[head].index("Accuracy %") + len("Accuracy %")
     assert len(lines) - head - 1 == len(expected)

@@ -159,15 +159,14 @@ class Tags(HTMLParser):
 
 
 def pages_of(client: Client) -> list[str]:
-    home = client.links("/")
     kinds = ("/run/", "/testbed/", "/training/", "/study/", "/release/")
-    items = [link for link in home if link.startswith(kinds)]
+    home = [link for link in client.links("/") if link.startswith(kinds)]
+    items = list(dict.fromkeys("/".join(link.split("?")[0].split("/")[:3]) for link in home))
     deeper = [f"{link}/tasks" for link in items if link.startswith(("/run/", "/testbed/"))]
-    deeper += [f"{link}/task/0" for link in items if link.startswith("/testbed/")]
     deeper += [f"{link}/task/0" for link in items if link.startswith("/testbed/")]
     deeper += [f"{link}/classes" for link in items if link.startswith("/testbed/")]
     deeper += [f"{link}/confusion" for link in items if link.startswith("/run/")]
-    return ["/", *items, *deeper]
+    return list(dict.fromkeys(["/", *items, *deeper, *home]))
 
 
 def test_names_stay_text(served: Client) -> None:

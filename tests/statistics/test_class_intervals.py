@@ -26,7 +26,7 @@ def test_the_formula_another_way(ways: tuple[int, int]) -> None:
     values = np.array([0.6 + by_class[row].mean() for row in members]) + rng.normal(0, 0.1, 60)
     interval = class_interval(values, members)
     assert interval.mean == pytest.approx(values.mean()) and interval.n == 8
-    assert interval.half == pytest.approx(half_over_classes(values, members), rel=2e-3)
+    assert interval.half == pytest.approx(half_over_classes(values, members), rel=1e-6)
 
 
 def simulate(rng: np.random.Generator, own: float, drawn_to: float) -> tuple[np.ndarray, list[np.ndarray]]:
