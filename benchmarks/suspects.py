@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -79,14 +80,10 @@ def main(source: str = "toybox") -> None:
 
 def _draw(folder: Path, features: longshot.Features, instances: str, exclude: bool) -> list[str]:
     """Support keys of 100 tasks; the uniform supports are those that difficult tasks start from."""
-    source: str | Path = folder
-    settings = {"instances": "difficult", "refine": 0, "judge": features, "exclude_suspects": exclude}
-    if instances == "uniform":
-        if exclude:
-            source = folder.with_suffix(".view.json")
-            longshot.find_suspects(folder, backbone=features, near_copies=False, view=source)
-        settings = {}
-    testbed = longshot.sample(source, tasks=100, way=5, shot=5, query=10, drop_small=True, **settings)
+    settings: dict[str, Any] = {"suspects": features if exclude else "allow"}
+    if instances == "difficult":
+        settings |= {"instances": "difficult", "judge": features}
+    testbed = longshot.sample(folder, tasks=100, way=5, shot=5, query=10, drop_small=True, **settings)
     return [key for task in testbed for key in task.support]
 
 

@@ -74,6 +74,7 @@ def test_rules_choose(rule: str, rows: list[int]) -> None:
         ("1 < clutter < 5", "tests of one column each|no attribute '1'"),
         ("view in ((front), clutter > 3)", "compared with something that is no value"),
         ("view not front", "it breaks off before"),
+        ('view == "a "b""', "it breaks off before .b."),
         ("", "it breaks off"),
         ("blur ! light", "it breaks off before '! light'"),
         ("__import__('os')", "tests of one column each"),

@@ -177,6 +177,38 @@ def test_something_to_stay_the_same_that_does_not_exist(dataset: Dataset) -> Non
         sample(dataset, tasks=3, instances=rule)
 
 
+@pytest.mark.parametrize(
+    ("name", "values"), [("domain", ["day", "night", "fog"]), ("the hall", ['a "big" one', "nobody's"])]
+)
+def test_any_column_shifts(make_dataset, name: str, values: list[str]) -> None:
+    """Queries of a task have one value and the support another, in every order of two values that may be drawn."""
+    bare = make_dataset([24] * 5)
+    column = [values[i % len(values)] for i in range(len(bare))]
+    other = replace(bare, attributes=pa.table({name: column}))
+    bed = sample(other, tasks=80, shape=FixedShape(3, 1, 2), instances=ShiftedInstances(attribute=name))
+    pairs = set()
+    for support, query in zip(*(facts(bed, other, part, name) for part in ("support", "query")), strict=True):
+        (a,), (b,) = support, query
+        pairs.add((a, b))
+    assert pairs == {(a, b) for a in values for b in values if a != b}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["day"], "'domain' of .* has 1 value, and a shift takes 2 to 16 of them"),
+        ([f"d{i}" for i in range(17)], "'domain' of .* has 17 values, and a shift takes 2 to 16 of them"),
+        (["a\"b'c", "day"], "has both kinds of quotes, which no rule can write"),
+    ],
+)
+def test_a_column_that_cannot_shift(make_dataset, values: list[str], message: str) -> None:
+    bare = make_dataset([34] * 5)
+    column = [values[i % len(values)] for i in range(len(bare))]
+    other = replace(bare, attributes=pa.table({"domain": column}))
+    with pytest.raises(UserError, match=message):
+        sample(other, tasks=3, instances=ShiftedInstances(attribute="domain"))
+
+
 @pytest.mark.parametrize("shape", [FixedShape(3, 2, 3), AnyShape(max_shot=5, query=3), MetaDatasetShape()])
 def test_limits_hold_with_every_shape(dataset: Dataset, shape: Any) -> None:
     limits = ImageLimits("viewpoint in (front, back)", "clutter > 2")

@@ -271,7 +271,9 @@ def reach_target(
     facts = {
         "accuracy": target,
         "with": list(names),
-        "steps": {steps[each].name: round(reached[each], 4) for each in sorted(reached)},
+        "steps": [
+            [steps[each].name, round(reached[each], 4)] for each in sorted(reached)
+        ],  # the path's order
         "between": [steps[number].name, steps[number + 1].name],
         "harder": round(share, 4),
         "certified": None
@@ -289,7 +291,7 @@ def reach_target(
 def say_target(sampler: Mapping[str, Any]) -> list[str]:
     """Say what a dial was set to and what it met; nothing for tasks without a target.
 
-    ``target 0.45: 62 % of tasks are supports, the others uniform; held out 0.456 (0.443 to 0.469)``
+    ``target 0.45: 62 % of tasks are [supports], the others [uniform]; held out 0.456 (0.443 to 0.469)``
     """
     facts = sampler.get("target")
     if not facts:
@@ -300,8 +302,8 @@ def say_target(sampler: Mapping[str, Any]) -> list[str]:
     easier, harder = facts["between"]
     share = f"{100 * facts['harder']:.0f} %"
     return [
-        f"target {facts['accuracy']:g}: {share} of tasks are {harder}, the others {easier}; {certified}",
-        "steps: " + ", ".join(f"{name} {value:.3f}" for name, value in facts["steps"].items()),
+        f"target {facts['accuracy']:g}: {share} of tasks are [{harder}], the others [{easier}]; {certified}",
+        "steps: " + "; ".join(f"{name} {value:.3f}" for name, value in facts["steps"]),
     ]
 
 

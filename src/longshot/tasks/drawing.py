@@ -216,9 +216,8 @@ def dialled(plan: TaskPlan, uniform: Ints, chosen: Ints, difficulty: float, stre
 
     Of the E images of a task's chosen support that the uniform one lacks, ⌊difficulty^0.7 · E + u⌋ take the place of
     uniform ones of their class, where u is a number in [0, 1) that the task keeps at every difficulty: the mean number
-    of exchanges is difficulty^0.7 · E, however few shots a task has. The first exchanges cost little; with that power
-    the drop in accuracy is about linear in the difficulty. Exchanges are in one order, the first chosen image of
-    every class, then the second …, so a support at a higher difficulty holds every chosen image of one at a lower.
+    of exchanges is difficulty^0.7 · E, however few shots a task has. Exchanges are in one order, the first chosen image
+    of every class, then the second …, so a support at a higher difficulty holds every chosen image of one at a lower.
 
     Parameters
     ----------

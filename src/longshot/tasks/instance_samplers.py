@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base import Bools, Ragged, TaskPlan, TaskRows, UserError
+from longshot.base import Bools, Ragged, TaskPlan, TaskRows, UserError, count
 from longshot.tasks.base import Pool
-from longshot.tasks.pools import rule_mask
+from longshot.tasks.pools import quoted, rule_mask
 from longshot.tasks.streams import Streams
 
 if TYPE_CHECKING:
@@ -287,16 +288,18 @@ def attribute_cases(name: str, dataset: Dataset) -> tuple[Case, ...]:
         raise UserError(f"Dataset '{dataset.name}' has no attribute '{name}' to shift by; it has: {have}.")
     kind = _kind(dataset, name)
     values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
+    column_name = name if name.isidentifier() and not iskeyword(name) else quoted(name)
     if kind == "flag":
-        rules = [name, f"not {name}"]
+        rules = [column_name, f"not {column_name}"]
     elif kind == "number" and len(values) > _MOST_VALUES:
         middle = float(np.median(pc.drop_null(column).to_numpy()))
-        rules = [f"{name} <= {middle!r}", f"{name} > {middle!r}"]
+        rules = [f"{column_name} <= {middle!r}", f"{column_name} > {middle!r}"]
     elif 2 <= len(values) <= _MOST_VALUES:
-        rules = [f"{name} == {value!r}" if kind == "number" else f'{name} == "{value}"' for value in values]
+        written = repr if kind == "number" else quoted
+        rules = [f"{column_name} == {written(value)}" for value in values]
     else:
         raise UserError(
-            f"The attribute '{name}' of '{dataset.name}' has {len(values):,} values, and a shift is between 2 to "
+            f"The attribute '{name}' of '{dataset.name}' has {count(len(values), 'value')}, and a shift takes 2 to "
             f"{_MOST_VALUES} of them",
             "choose another column, or give {query_where} and {support_where}",
         )

@@ -41,6 +41,7 @@ _TOKEN = re.compile(
        |(?P<word>[^\s<>=!(),"']+)""",
     re.VERBOSE,
 )
+_WORDLIKE = re.compile(r"""[^\s<>=!(),]$""")  # the end of a word or a text: the next one is another
 _TESTS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("==", pc.equal),
     ast.NotEq: ("!=", pc.not_equal),
@@ -67,6 +68,13 @@ def rule_mask(text: str, attributes: pa.Table | None, dataset: str) -> Bools:
         )
     example = "viewpoint in (front, back) and clutter > 3"
     return _Rule(text, attributes, f"Dataset '{dataset}'", "attribute", "image", example).mask()
+
+
+def quoted(text: str) -> str:
+    """Write a name or a value as a rule takes it, in the quotes that it has not itself."""
+    if '"' in text and "'" in text:
+        raise UserError(f"{text!r} has both kinds of quotes, which no rule can write", "rename it")
+    return f"'{text}'" if '"' in text else f'"{text}"'
 
 
 class _Rule:
@@ -101,7 +109,8 @@ class _Rule:
             return "==" if text == "=" else text
         name = f"w{len(self.words)}"
         self.words[name] = text[1:-1] if token["text"] else text
-        return name
+        before = token.string[: token.start()]
+        return f" {name}" if before and _WORDLIKE.search(before) else name
 
     def _evaluate(self, node: ast.expr) -> Any:
         match node:

@@ -40,12 +40,13 @@ def test_steps_from_different_starts_are_refused_with_both_values() -> None:
     assert Comparison("steps", STEPS, [side("one", start="random"), side("two", start="random", steps=2)])
 
 
-def test_greedy_search_by_its_own_default_objective_is_refused() -> None:
-    """Neither side names an objective; the defaults of the two samplers differ."""
+def test_greedy_search_by_another_objective_is_refused() -> None:
+    """The greedy side names no objective: its default counts."""
+    greedy = side("greedy", instances="greedy")
     with pytest.raises(UserError) as caught:
-        Comparison("search", "testbed.instances.search", [side("fast"), side("greedy", instances="greedy")])
+        Comparison("search", "testbed.instances.search", [side("fast", objective="error"), greedy])
     assert "testbed.instances.objective ('error' on 'fast', 'prototype' on 'greedy')" in str(caught.value)
-    fair = [side("fast"), side("greedy", instances="greedy", objective="error")]
+    fair = [side("fast"), greedy]
     assert Comparison("search", "testbed.instances.search", fair).varied()[1][1].startswith("name greedy")
 
 
