@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
@@ -79,18 +80,14 @@ def test_mistakes_end_in_one_sentence(run_cli, competition, tmp_path, words, rea
 def test_a_meta_learner_may_not_ship_weights(run_cli, competition, submission):
     folder = submission()
     (folder / "net.pth").write_bytes(b"weights")
-    (folder / "table.dat").write_bytes(bytes(range(256)) * 300)
-    (folder / "code.py").write_text(f"W = {'A' * 70_000!r}")
+    (folder / "table.dat").write_bytes(np.random.default_rng(0).bytes(70_000))
     words = ("submit", competition.folder, folder, "--team", "a", "--league", "meta-learning")
     for done in (
         run_cli("compete", *words, check=False),
         run_cli("compete", "check", folder, "--league", "meta-learning", check=False),
     ):
         assert done.returncode == 2 and "allows no saved weights" in done.stderr
-        for finding in (
-            "net.pth looks like saved weights",
-            "table.dat has 75 KB that are no text, at most 64 are allowed",
-            "code.py:1 holds a literal of 68 KB",
-        ):
-            assert finding in done.stderr
+        assert "net.pth looks like saved weights" in done.stderr
+        # 70,000 bytes of noise are 68.4 KB, however they are compressed.
+        assert "at most 64 are allowed in this league, and table.dat alone has 68.4" in done.stderr
     assert "can be submitted" in run_cli("compete", "check", folder).stdout  # in another league

@@ -163,6 +163,11 @@ def test_the_same_secret_gives_the_same_tasks_for_ever(tmp_path):
     assert data.test_tasks(phase, 2)[0].seed != tasks[0].seed
 
 
+def _final(data):
+    """Return a phase whose tasks only the organiser can draw."""
+    return data.competition.phases[-1].model_copy(update={"public": False})
+
+
 def test_the_secret_is_made_once_whoever_comes_first(tmp_path, monkeypatch):
     """Another worker makes it between our look and our writing: its text is the one that counts."""
     data, _ = competition(tmp_path / "c", {}, 1)
@@ -177,7 +182,7 @@ def test_the_secret_is_made_once_whoever_comes_first(tmp_path, monkeypatch):
         return there
 
     monkeypatch.setattr(Path, "is_file", look)
-    assert data.secret() == "made by another"
+    assert data.secret(_final(data)) == "made by another"
     assert sorted(file.name for file in path.parent.iterdir()) == ["secret"]
 
 
@@ -185,7 +190,7 @@ def test_the_secret_is_for_the_organiser_alone(tmp_path):
     data, _ = competition(tmp_path / "c", {}, 1)
     path = data.competition.folder / "secret"
     path.unlink()
-    assert len(data.secret()) == 64
+    assert len(data.secret(_final(data))) == 64
     assert path.stat().st_mode & 0o077 == 0
 
 

@@ -107,7 +107,7 @@ def test_the_drop_is_that_of_evaluate_on_uniform_classes(
     judge, other = seen(1), seen(2)
     words: dict[str, Any] = {"tasks": 40, **SHAPE}
     hard = longshot.sample(birds, classes="alike", judge=judge, held_out=other, nearest=4, **words)
-    uniform = longshot.sample(birds, **words)
+    uniform = longshot.sample(birds, suspects=judge, **words)  # without the labels that the judge doubts
     (records,) = recorded_drops(hard.meta["sampler"])
     assert [record.part for record in records] == ["judge", "held out"]
     results = longshot.evaluate(

@@ -51,6 +51,8 @@ PACKAGES = (
         "pydantic",
         "pyyaml",
         "lazy-loader",
+        "pyarrow",
+        "onnx",
         "platformdirs",
         "filelock",
         "rich",
@@ -91,7 +93,7 @@ def resident_system(packages: tuple[str, ...], drivers: bool, environment: Path 
 
     ``drivers``: libraries of graphics processors too. ``environment`` is a folder whose libraries need others.
     """
-    files = set(_python_files((*PACKAGES, *packages)))
+    files = {*_python_files((*PACKAGES, *packages)), *_own_description()}
     files |= {Path(path) for name in PROGRAMS if (path := shutil.which(name, path="/usr/bin:/bin:/usr/sbin"))}
     cached = _library_paths()
     files |= {path for name, path in cached.items() if name in LIBRARIES or (drivers and DRIVERS.match(name))}
@@ -223,6 +225,14 @@ def _python_files(packages: Iterable[str]) -> Iterator[Path]:
             names = (str(file) for file in package.files or ())
             used = (name for name in names if ".." not in name and not _UNUSED_OF_PACKAGE.search(f"/{name}"))
             yield from (Path(str(package.locate_file(name))) for name in used)
+
+
+def _own_description() -> Iterator[Path]:
+    """List the files that say which version of Longshot is installed; its code is copied by itself."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        package = metadata.distribution("longshot")
+        described = (file for file in package.files or () if file.parent.name.endswith(".dist-info"))
+        yield from (Path(str(package.locate_file(file))) for file in described)
 
 
 def _with_targets(files: Iterable[Path]) -> Iterator[Path]:

@@ -50,7 +50,7 @@ def test_correlations_are_those_of_scipy_over_the_rows(folder: Path) -> None:
 
 def test_the_papers_table_stands_beside(folder: Path) -> None:
     text = (folder / "tables/correlations.md").read_text("utf-8")
-    assert "| symmetrised KL | **-0.73** | **-0.43** | -0.49 | **-0.43** |" in text
+    assert "| symmetrised KL | **−0.73** | **−0.43** | −0.49 | **−0.43** |" in text
     assert "not measured here" in text
     assert len(list((folder / "figures").glob("*.png"))) == 1
 
