@@ -105,8 +105,8 @@ def suspects_of(*several: Features) -> Suspects:
     All three are needed: another class is at least 3 times as probable, judged without the image; the class on the
     label is at most twice as probable as if it were guessed, and at most 5 %; and at most one of ten nearest images
     carries it. Probabilities are geometric means over the backbones, shares of neighbours means (``label_doubt``). A
-    backbone by which fewer than two of five nearest images, of those that could be, are of one class has no say. Where part of a dataset is in use, its
-    classes are compared with each other.
+    backbone by which fewer than two of five nearest images, of those that could be, are of one class has no say. Where
+    part of a dataset is in use, its classes are compared with each other.
 
     Parameters
     ----------
