@@ -178,8 +178,6 @@ NOT_FOLLOWED: dict[str, str] = {
     "engine": "needs a Python without ONNX Runtime",
     "models.cache_entries()": "needs a full disk",
     "find_overlap()": "needs a comparison of two datasets; tests/audit/test_overlap_files.py makes it anew",
-    "greedy": "an example that may or may not reach the target",
-    "held_out": "needs a second network that is cheap; tests/tasks/test_judges.py names one",
     "index": "needs a Python without FAISS and 100,000 images",
     "measure_attributes()": "the sentence first asks to remove a file by hand; tests/diagnosis measures them again",
     "network": "the remedy is to leave it out",
