@@ -27,7 +27,11 @@ def test_no_room_knows_one_that_stands_after_it() -> None:
 
 def test_every_room_stands_in_the_order() -> None:
     order = re.findall(r'^  "longshot\.(\w+)",$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
-    assert sorted(order) == ROOMS == sorted(path.name for path in PACKAGE.iterdir() if path.is_dir())
+    assert (
+        sorted(order)
+        == ROOMS
+        == sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__")
+    )
 
 
 def test_no_room_is_entered_around_its_door() -> None:
@@ -37,7 +41,7 @@ def test_no_room_is_entered_around_its_door() -> None:
 
 def test_edges_between_rooms_stay_few() -> None:
     edges = {(use.own, use.room) for use in uses(ROOT, "src") if "longshot" not in (use.own, use.room)}
-    assert len(edges) <= 81
+    assert len(edges) <= 88  # a wing more, which ships models and reads from most rooms
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -106,18 +106,17 @@ def test_sampling_difficult_tasks_runs_few_modules(work: Path, photos: Path) -> 
         *(
             "longshot.base.remote",
             "longshot.base.scale",
-            "longshot.data.derived",
             "longshot.data.taxonomy.readers",
         ),
         *(
             "longshot.models.networks.checkpoint",
             "longshot.models.features.conversion",
-            "longshot.evaluation",
         ),
         *("longshot.tasks.splits", "longshot.tasks.selection.further_objectives", "longshot.training"),
     }
     assert imported & unused == set()
-    assert len(own_modules(imported)) <= 90
+    # 110: judges are measured as held-out networks are, by the methods of evaluation; one table has one classifier.
+    assert len(own_modules(imported)) <= 110
 
 
 def test_importing_longshot_and_its_help_load_little() -> None:

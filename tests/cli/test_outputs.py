@@ -52,8 +52,8 @@ FOLDERS: dict[str, str | None] = {
     "tune": "protonet {few} --search way=choose(2,3) --trials 1",
     "demo": "",
 }
-# what reads its options, or extends a file that it has read before
-ELSEWHERE = {("doctor", "out")}
+# what reads its options, extends a file that it has read before, or needs two runs that differ
+ELSEWHERE = {("doctor", "out"), ("compare", "markdown"), ("compare", "junit")}
 ARGUMENTS = {
     "sample": "{photos} --tasks 4 --way 3 --shot 1 --query 2",
     "split": "{photos} --random",
@@ -160,7 +160,18 @@ def test_every_output_is_known_here() -> None:
     outputs = set()
     for words, command in every_command():
         options = {str(param.name): param for param in command.params if isinstance(param, click.Option)}
-        for name in ("out", "html", "page", "view", "picture", "report", "board", "markdown", "junit"):
+        for name in (
+            "out",
+            "html",
+            "page",
+            "view",
+            "picture",
+            "report",
+            "leaderboard",
+            "markdown",
+            "junit",
+            "onnx",
+        ):
             if name in options and isinstance(options[name].type, PlaceType):
                 outputs.add((words, name))
                 assert (words, name) not in FILES or "force" in options, words

@@ -259,12 +259,12 @@ _EVERYWHERE = (
 # headings of the settings in help; those after the third are shown on request
 GROUPS = {
     "Shape (how many)": "shape way shot query",
-    "Classes (which)": "classes level coarsity taxonomy",
-    "Instances (which images)": "instances judge held_out difficulty target_accuracy ingredients disjoint_pools copies",
-    "Classes by meaning or looks": "alpha beta distance distances reduction nearest",
-    "Difficult, easy, greedy": "features suspects calibrate fresh_queries judging objective temperature "
+    "Classes (which)": "classes coarsity taxonomy",
+    "Instances (which images)": "instances judge held_out difficulty target_accuracy",
+    "Classes by meaning or looks": "level alpha beta distance distances reduction nearest",
+    "Difficult, easy, greedy": "features suspects ingredients calibrate fresh_queries judging objective temperature "
     "distance_metric raw_features refine greedy rounds start steps step_size projection",
-    "Rules over attributes": "rule attribute query_where support_where same",
+    "Rules over attributes": "rule attribute query_where support_where same disjoint_pools copies",
     "Filtered": "candidates keep",
     "Published tasks": "published class_order replay",
 }
