@@ -125,7 +125,7 @@ def test_measured_once_and_gone_on_with(
     photos: Path, fresh_cache: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = open_dataset(photos)
-    monkeypatch.setattr(attribute_table, "_SHARD", 40)
+    monkeypatch.setattr(attribute_table, "_SHARD", {"measures": 40, "signatures": 40})
     calls: list[int] = []
     real = attribute_table.measure
 

@@ -13,7 +13,7 @@ from longshot.base import Ragged, TaskRows, UserError
 from longshot.models import (
     VARIANTS,
     Gatherer,
-    batches,
+    padded_batches,
     feature_method,
     get_method,
     variant_methods,
@@ -55,7 +55,9 @@ def scores_of(call: str, golden: Arrays, shot: int) -> torch.Tensor:
     method = feature_method(call)
     scores = torch.empty(100, 50, 5)
     with torch.no_grad():
-        for chosen, batch, _ in batches(tasks, method, Gatherer([golden["features"]], torch.device("cpu"))):
+        for chosen, batch, _ in padded_batches(
+            tasks, method, Gatherer([golden["features"]], torch.device("cpu"))
+        ):
             scores[torch.from_numpy(chosen)] = method.scores(batch)
     return scores
 
