@@ -13,9 +13,9 @@ from longshot.base import Ragged, TaskRows, UserError
 from longshot.models import (
     VARIANTS,
     Gatherer,
-    padded_batches,
     feature_method,
     get_method,
+    padded_batches,
     variant_methods,
     variant_of,
 )
