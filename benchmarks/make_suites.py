@@ -90,21 +90,21 @@ RECIPES: dict[str, Recipe] = {
         "one family; the bird fills little of many pictures. Not for whoever trained on ImageNet's birds without a "
         "word on it.",
         "The photographs belong to their takers; research use, no redistribution.",
-        "Get CUB-200-2011 from its makers (longshot datasets get cu-birds) and give {datasets:cub=PATH}.",
+        "Get CUB-200-2011 from its makers (longshot datasets get cu-birds).",
         _class_folders("train", "test", classes=_CUB_TEST),
     ),
     "cifar100-1": Recipe(
         "CIFAR-100: 32-pixel photographs of 100 kinds of things, the test images of the 20 test classes of CIFAR-FS; "
         "small pictures, so it says little about detail.",
         "Not stated by its makers; for research.",
-        "Get CIFAR-100 (longshot datasets get cifar100) and give {datasets:cifar100=PATH}; any lossless copy will do.",
+        "Get CIFAR-100 (longshot datasets get cifar100); any lossless copy will do.",
         _class_folders("test", classes=_CIFAR_FS_TEST),
     ),
     "pacs-1": Recipe(
         "PACS: seven kinds of things as photographs, paintings, cartoons and sketches. Tasks over all four, and twelve "
         "shifts: references of one domain, queries of another.",
         "Research use.",
-        "Get PACS from its makers and give {datasets:pacs=PATH}.",
+        "Get PACS from its makers.",
         _pacs_links,
         attributes=lambda name: {"domain": name.split("/")[1].split("-")[0]},
         further={
@@ -128,7 +128,7 @@ RECIPES: dict[str, Recipe] = {
         "Omniglot: drawings of characters, the 20 evaluation alphabets (659 characters of 20 drawings), which are the "
         "test classes of Meta-Dataset's split. Strokes on white: it says nothing about texture or colour.",
         "MIT",
-        "Get Omniglot from its makers (longshot datasets get omniglot) and give {datasets:omniglot=PATH}.",
+        "Get Omniglot from its makers (longshot datasets get omniglot).",
         _omniglot_links,
     ),
 }
