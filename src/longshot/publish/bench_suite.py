@@ -304,7 +304,7 @@ def bench(
     if not cards:
         raise UserError(
             f"The images of 0 of {count(len(suites), 'suite')} are here, and at least 1 is needed: "
-            + "; ".join(f"{each.name}: {each.images}" for each in missing),
+            + "; ".join(f"{each.name}: {each.images.rstrip('.')}" for each in missing),
             "say where they are with {datasets:NAME=PATH}",
         )
     summary = GroupCard(str(suite if isinstance(suite, str) else suite[0]), tuple(cards), tuple(missing))  # type: ignore[index]
