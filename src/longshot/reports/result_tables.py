@@ -41,7 +41,8 @@ NOTE = (
     f"where it differs by more than a fifth. {MARK_RULE}"
 )
 LOSS_NOTE = (
-    "Losses are in files alone: scores of different methods have different scales, so losses do not compare."
+    "Losses are in files alone: scores of different methods and backbones have different scales, so losses do "
+    "not compare."
 )
 
 
@@ -78,18 +79,28 @@ class ResultRow:
         )
 
 
+def _heading(name: str) -> str:
+    """Return how tables head the column of a metric."""
+    return METRICS[name].title.capitalize()
+
+
 def _metric_column(name: str) -> Column:
     """Return the column of a metric as it is declared in ``evaluation/metrics``."""
     facts = METRICS[name]
     shares = facts.unit == "points"
     return Column(
-        facts.title.capitalize(),
+        _heading(name),
         lambda row: row.metric(name),
         "percent" if shares else "plain",
         2 if shares else 3,
         "lower" if facts.lower_is_better else "higher",
         name,
     )
+
+
+def _is_balanced(cell: Cell) -> bool:
+    """Tell whether the balanced accuracy of every task is its accuracy."""
+    return np.allclose(cell.metrics["balanced_accuracy"], cell.metrics["accuracy"], equal_nan=True)
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -119,7 +130,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 SCREEN: tuple[str, ...] = (
     *("Testbed", "Backbone", "Method", "Setting", "Tasks"),
-    *(METRICS[name].title.capitalize() for name in METRICS),
+    *(_heading(name) for name in METRICS),
 )
 
 
@@ -134,12 +145,15 @@ def result_rows(data: ReportData, entries: Estimates) -> list[ResultRow]:
 def metrics_sheet(data: ReportData, entries: Estimates | None = None) -> Sheet:
     """Return the table of all metrics, a line for each testbed and series.
 
-    Losses of several methods are in files alone: their scores have different scales.
+    Losses of several series are in files alone: their scores have different scales. So is balanced accuracy where
+    it is the accuracy everywhere, as in tasks with equally many queries of each class.
     """
     rows = result_rows(data, summarise(data) if entries is None else entries)
     hidden = set()
-    if len({row.series.method for row in rows}) > 1:
+    if len(data.series) > 1:
         hidden.add("Loss")
+    if all(_is_balanced(row.cell) for row in rows):
+        hidden.add(_heading("balanced_accuracy"))
     if all((row.metric("top5") or row.entry.accuracy).mean == 1 for row in rows):
         hidden.add("Top-5 %")  # among five classes or fewer it is always right
     columns = [replace(column, head="") if column.head in hidden else column for column in COLUMNS]
