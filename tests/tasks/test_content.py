@@ -187,7 +187,9 @@ def test_filtering_by_a_judge_reads_the_images_of_what_is_kept(arrays: Dataset) 
     bed = longshot.sample(
         arrays, tasks=2, way=2, shot=1, query=1, instances="filtered", candidates=6, judge="pixels"
     )
-    assert bed.content["photos"].is_full and bed.content["photos"].images == len(bed.keys("photos"))
+    assert bed.content["photos"].identity == "content" and bed.content["photos"].images == len(
+        bed.keys("photos")
+    )
 
 
 def test_an_imported_task_list_vouches_for_content(arrays: Dataset, tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_an_imported_task_list_vouches_for_content(arrays: Dataset, tmp_path: Pa
     lines = [f"0,{label},{keys[row]},{str(support).lower()}" for label, row, support in rows]
     (tmp_path / "tasks.csv").write_text("\n".join(["task,labels,image_id,support", *lines]))
     bed = sample(arrays, published=tmp_path / "tasks.csv")
-    assert bed.content["photos"].is_full and bed.content["photos"].images == 4
+    assert bed.content["photos"].identity == "content" and bed.content["photos"].images == 4
 
 
 def test_a_shape_copied_from_a_testbed_does_not_need_its_images(arrays: Dataset, tmp_path: Path) -> None:

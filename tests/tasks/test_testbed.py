@@ -133,8 +133,8 @@ def test_a_foreign_parquet_file_is_one_sentence(tmp_path: Path) -> None:
     ("meta", "message"),
     [
         (b"{", "metadata of .* is damaged"),
-        (b'{"format": 0}', "has testbed format 0, .* reads formats 1 to 3; draw it again"),
-        (b'{"format": 4}', "has testbed format 4, .* reads formats 1 to 3; update longshot"),
+        (b'{"format": 0}', "has testbed format 0, .* reads format 3; draw it again"),
+        (b'{"format": 4}', "has testbed format 4, .* reads format 3; update longshot"),
     ],
 )
 def test_foreign_metadata_is_one_sentence(tmp_path: Path, meta: bytes, message: str) -> None:

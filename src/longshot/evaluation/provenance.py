@@ -124,7 +124,7 @@ def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
         for content_hash, testbed in plan.testbeds.items() if stages else ():
             for name in testbed.datasets:
                 if (content_hash, name) not in tested:
-                    tested[content_hash, name] = _tested(plan, testbed, name)
+                    tested[content_hash, name] = _tested(testbed, name)
             run.setdefault("upstream", {}).setdefault(backbone, {})[content_hash] = [
                 {"dataset": name, **find_leaks(stages, tested[content_hash, name])}
                 for name in testbed.datasets
@@ -134,15 +134,12 @@ def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
             print(f"warning: {leak.fact}.", file=sys.stderr)
 
 
-def _tested(plan: EvaluationPlan, testbed: Testbed, name: str) -> TestedImages:
+def _tested(testbed: Testbed, name: str) -> TestedImages:
     """Return the images a testbed takes from a dataset: their classes and, where known, their digests."""
     from longshot.audit import SeenImages, TestedImages
     from longshot.data import short_digests
 
     keys, content = testbed.keys(name), testbed.content[name]
-    dataset = plan.datasets.get(testbed.datasets[name])
-    if not content.is_full and dataset is not None:  # a file of an earlier format
-        content = testbed.with_content({name: dataset}).content[name]
     own = of_dataset(testbed.table, name)
     table = testbed.table if own.all() else testbed.table.filter(pa.array(own))
     classes, class_of = ragged(table, "classes"), np.zeros(len(keys), np.int64)
@@ -152,7 +149,11 @@ def _tested(plan: EvaluationPlan, testbed: Testbed, name: str) -> TestedImages:
         class_of[places] = classes.values[np.repeat(classes.offsets[:-1], labels.lengths) + labels.values]
     ids, labels_of = tuple(dictionary(table, "classes").to_pylist()), testbed.labels.get(name, {})
     # the digests of the bytes stand before those of the pixels
-    images = SeenImages(*map(short_digests, np.hsplit(content.digests, 2))) if content.is_full else None
+    images = (
+        SeenImages(*map(short_digests, np.hsplit(content.digests, 2)))
+        if content.identity == "content"
+        else None
+    )
     return TestedImages(testbed.datasets[name], keys, ids, class_of, labels_of, images)
 
 

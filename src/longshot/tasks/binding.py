@@ -78,7 +78,7 @@ def find_dataset(testbed: Testbed, name: str) -> Dataset:
         dataset = reopen_dataset(testbed.datasets[name], name, or_changed=True, has_the_bytes=has_the_bytes)
     except UserError as error:
         problem = error
-    if content.is_full and (dataset is None or not serves(dataset)):
+    if content.identity == "content" and (dataset is None or not serves(dataset)):
         for source in sources_with(content.digests):
             other = open_dataset(source)
             if serves(other):
@@ -96,7 +96,10 @@ def find_dataset(testbed: Testbed, name: str) -> Dataset:
 def bound_here(testbed: Testbed) -> Testbed:
     """Rename the images as they are called on this machine, where no dataset of the testbed's fingerprint is known."""
     for name, fingerprint in testbed.datasets.items():
-        if testbed.content[name].is_full and fingerprint not in registry.read_registry().datasets:
+        if (
+            testbed.content[name].identity == "content"
+            and fingerprint not in registry.read_registry().datasets
+        ):
             with contextlib.suppress(UserError):
                 testbed = rebind(testbed, name, find_dataset(testbed, name), quiet=True)
     return testbed
@@ -119,7 +122,7 @@ def rebind(
     Parameters
     ----------
     testbed : Testbed
-        Where it knows its images by names only, or by less than full digests (formats 1 and 2), they must be those
+        Where it knows its images by names only, the dataset must have those
         names.
     name : str
         Which of its datasets.
@@ -131,7 +134,7 @@ def rebind(
         Without a note of what was bound how.
     """
     content, keys = testbed.content[name], testbed.keys(name)
-    if not content.is_full or dataset.identity == "names":
+    if "names" in (content.identity, dataset.identity):
         if check:
             testbed.bind(name, dataset.keys, dataset.fingerprint)  # says what differs
             testbed.check_content(name, dataset)
@@ -279,7 +282,7 @@ def match_images(content: ImageContent, keys: pa.Array, dataset: Dataset) -> Ima
         rows[there[content.take(there).differs(digests)]] = -1
     by_name = rows >= 0
     by_pixels = np.zeros(len(keys), np.bool_)
-    if by_name.all() or not content.is_full:
+    if by_name.all() or content.identity == "names":
         return ImageMatch(rows, by_name, by_pixels, ~by_name & (named >= 0))
     _match(rows, content.digests, HALVES[0], image_digests(dataset, skip_bad=True), np.arange(len(dataset)))
     for nearby in (True, False):  # a file that was encoded anew where it is needs no look at the others

@@ -2,8 +2,7 @@
 
 Both are SHA-256 and stand in the file in full, 64 bytes for an image. So whoever has the file can compute its content
 hash, a part of a testbed knows its images as exactly as the testbed does, and images are found in any copy of a
-dataset: under their names, under other names by their bytes, or encoded anew by their pixels. Files of formats 1 and 2
-know less: nothing, or the first 3 to 8 bytes of each digest; they are bound by names.
+dataset: under their names, under other names by their bytes, or encoded anew by their pixels.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import pyarrow.compute as pc
 
 from longshot.base import Ints, LooseRecord, UserError, count, first, note
 from longshot.data import (
-    IDENTITIES,
     ContentChanges,
     are_sorted,
     compare_content,
@@ -47,9 +45,7 @@ class ContentEntry(LooseRecord):
     images: int
     of: int = 0  # images that the dataset had; 0: not on record
     digest: str = ""  # hex; see ``images_digest``
-    bits: int = (
-        0  # of each image in ``longshot.digests``: 512, of bytes and pixels; in format 2 24 to 64, of bytes
-    )
+    bits: int = 0  # of each image in ``longshot.digests``: 512, of bytes and pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +68,8 @@ class ImageContent:
         return {name: value for name, value in asdict(self).items() if name != "digests"}
 
     @property
-    def is_full(self) -> bool:
-        """Tell whether both digests of each image are on record, so that it is found in any copy."""
-        return self.bits == 8 * FULL
-
-    @property
     def by_bytes(self) -> Digests:
-        """Return the digests of the images' bytes [images, 32]; fewer columns in format 2."""
+        """Return the digests of the images' bytes [images, 32]."""
         return self.digests[:, :DIGEST_BYTES]
 
     def take(self, positions: Ints) -> ImageContent:
@@ -87,9 +78,8 @@ class ImageContent:
         return replace(self, images=len(positions), digests=digests)
 
     def differs(self, digests: Digests) -> Bools:
-        """Mark images whose bytes differ, as far as digests [M, 32 or fewer bytes] are on record and given, [M]."""
-        width = min(self.by_bytes.shape[1], digests.shape[1])
-        differing: Bools = (self.by_bytes[:, :width] != digests[:, :width]).any(axis=1)
+        """Mark images whose bytes differ, as far as digests [M, 32 or fewer bytes] are given, [M]."""
+        differing: Bools = (self.by_bytes[:, : digests.shape[1]] != digests).any(axis=1)
         return differing
 
 
@@ -188,14 +178,7 @@ def subset(content: ImageContent, keys: pa.Array, chosen: pa.Array) -> ImageCont
     if len(chosen) == len(keys) or content.identity == "names":
         return content if len(chosen) == len(keys) else names_only(len(chosen), content.of)
     rows = pc.index_in(chosen, value_set=keys).to_numpy(zero_copy_only=False)
-    return _of_digests(content.digests[rows], content.of)
-
-
-def _of_digests(digests: Digests, of: int) -> ImageContent:
-    """Return the content of images of which as many bytes of the digests are known as there are columns."""
-    if digests.shape[1] == FULL:
-        return full_content(digests, of)
-    return ImageContent("content", len(digests), of, "", 8 * digests.shape[1], digests)
+    return full_content(content.digests[rows], content.of)
 
 
 def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent:
@@ -210,19 +193,17 @@ def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent
         if "names" in (content.identity, other.identity):
             keys, content = together, names_only(len(together), content.of)
             continue
-        width = min(content.bits, other.bits) // 8
-        digests, other_digests = content.digests[:, :width], other.digests[:, :width]
-        changed = compare_content(keys, digests, other_keys, other_digests).changed
+        changed = compare_content(keys, content.digests, other_keys, other.digests).changed
         if changed:
             raise UserError(
                 f"Two of the testbeds use other images of '{name}' under the same names: "
                 f"{ContentChanges(changed, [], [])}",
                 "draw both from the same copy of the dataset",
             )
-        joined = np.zeros((len(together), width), np.uint8)
-        for some, numbers in ((keys, digests), (other_keys, other_digests)):
-            joined[pc.index_in(some, value_set=together).to_numpy(zero_copy_only=False)] = numbers
-        keys, content = together, _of_digests(joined, content.of)
+        joined = np.zeros((len(together), FULL), np.uint8)
+        for some, digests in ((keys, content.digests), (other_keys, other.digests)):
+            joined[pc.index_in(some, value_set=together).to_numpy(zero_copy_only=False)] = digests
+        keys, content = together, full_content(joined, content.of)
     return content
 
 
@@ -270,11 +251,8 @@ def say_identity(entries: Mapping[str, Any]) -> str:
 
 
 def pack(contents: Mapping[str, ImageContent]) -> str:
-    """Pack all digests as base64 text: datasets by name, images by key; in format 2 each has its last byte first."""
-    parts = [
-        (content.digests if content.is_full else content.digests[:, ::-1]).tobytes()
-        for _, content in sorted(contents.items())
-    ]
+    """Pack all digests as base64 text: datasets by name, images by key."""
+    parts = (content.digests.tobytes() for _, content in sorted(contents.items()))
     return base64.b64encode(b"".join(parts)).decode("ascii")
 
 
@@ -289,18 +267,15 @@ def unpack(entries: Mapping[str, Any], packed: str) -> dict[str, ImageContent]:
     for name in sorted(entries):
         facts = ContentEntry.model_validate(entries[name])
         width = facts.bits // 8
-        if facts.identity not in IDENTITIES or (facts.identity == "content") != (
-            width in (*range(3, 9), FULL)
-        ):
+        if width != {"content": FULL, "names": 0}.get(facts.identity):
             raise ValueError("no identity of that name")
         piece = data[start : start + width * facts.images]
         start += width * facts.images
         if len(piece) < width * facts.images:
             raise ValueError("digests are missing")
         digests = piece.reshape(facts.images if width else 0, width)
-        if width == FULL and facts.digest != images_digest(digests):
+        if width and facts.digest != images_digest(digests):
             raise ValueError("the digest over all images is not that of each")
-        digests = digests if width in (0, FULL) else digests[:, ::-1]
         contents[name] = ImageContent(
             facts.identity, facts.images, facts.of, facts.digest, facts.bits, digests
         )

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _BAR = 40  # characters of the longest bar
 _BINS = 10
-_CHANCE = 0.01  # pairs of short digests that may agree by chance, in the mean, where they are believed
 
 
 @dataclass(frozen=True)
@@ -141,12 +140,7 @@ def straddling_tasks(testbed: Testbed, groups: Mapping[str, CopyGroups] | None =
         tasks = testbed.bind(name, keys, fingerprint)
         copies = None if groups is None else groups.get(name)
         if copies is None and content.identity == "content":
-            copies = equal_groups(
-                digest_words(content.digests[:, HALVES[1]] if content.is_full else content.digests)
-            )
-            # the short digests of format 2 agree by chance, too: so many pairs of images in the mean
-            if len(copies.later) and len(keys) ** 2 / 2 > _CHANCE * 2.0**content.bits:
-                copies = None
+            copies = equal_groups(digest_words(content.digests[:, HALVES[1]]))
         if copies is None:
             return None
         total += int(copies.straddling(tasks).sum())

@@ -139,9 +139,8 @@ class Testbed:
         for name in datasets:
             if name not in contents:
                 contents[name] = names_only(len(used_keys(table, name)))
-        full = all(contents[name].is_full or contents[name].identity == "names" for name in datasets)
         meta = {
-            "format": FORMAT if full else 2,  # tasks of an old file have no more digests than it has
+            "format": FORMAT,
             "datasets": dict(datasets),
             "content": {name: contents[name].entry() for name in datasets},
             "features": features,
@@ -280,7 +279,7 @@ class Testbed:
     @property
     def checksum(self) -> str:
         """Return the hex SHA-256 over all that the file says, also names, measurements and how the tasks were drawn."""
-        return str(self.meta.get("checksum", self.content_hash))
+        return str(self.meta["checksum"])
 
     @property
     def datasets(self) -> dict[str, str]:
@@ -337,8 +336,7 @@ class Testbed:
         force : bool
             Replace a file that is something else than this testbed.
         """
-        checksum = {"checksum": self.checksum} if "checksum" in self.meta else {}
-        claim_testbed(path, {"content_hash": self.content_hash, **checksum}, force=force)
+        claim_testbed(path, {"content_hash": self.content_hash, "checksum": self.checksum}, force=force)
         write_file(path, self.table, self.meta, self.content)
 
     def show(self, task: int | None = None) -> Any:

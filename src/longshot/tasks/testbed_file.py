@@ -33,7 +33,6 @@ from longshot.tasks import columns
 from longshot.tasks.content import (
     ImageContent,
     content_hash,
-    names_only,
     pack,
     union,
     unpack,
@@ -63,6 +62,7 @@ class _Meta(LooseRecord):
     sampler: dict[str, Any]
     seed: int | None
     content_hash: str
+    checksum: str
     # dataset → class → what a taxonomy calls it
     labels: dict[str, dict[str, str]] = Field(default_factory=dict)
 
@@ -139,10 +139,6 @@ def read_file(file: Path) -> tuple[pa.Table, dict[str, Any], dict[str, ImageCont
     try:
         table = columns.canonical(table.replace_schema_metadata(None))
         columns.check(table)
-        if meta["format"] == 1:  # says nothing about the bytes of its images
-            meta["content"] = {
-                name: names_only(len(used_keys(table, name))).entry() for name in meta["datasets"]
-            }
         contents = _read_content(table, meta, packed)
         for name, value in hashes(table, meta, contents).items():
             if value != meta.get(name):
@@ -177,21 +173,15 @@ def read_outline(file: Path) -> tuple[pa.Table, str]:
 def hashes(table: pa.Table, meta: Mapping[str, Any], contents: Mapping[str, ImageContent]) -> dict[str, str]:
     """Return the content hash, and the checksum over all columns and facts.
 
-    The checksum leaves out labels and the version that wrote the file. In formats 1 and 2 it was the content hash.
+    The checksum leaves out labels and the version that wrote the file.
     """
     facts = {k: v for k, v in meta.items() if k not in ("content_hash", "checksum", "creator", "labels")}
-    if meta["format"] == 1:
-        del facts["content"]
-    else:
-        facts["digests"] = pack(contents)
-    checksum = columns.checksum(table, canonical_json(facts))
-    if meta["format"] < FORMAT:
-        return {"content_hash": checksum}
+    checksum = columns.checksum(table, canonical_json({**facts, "digests": pack(contents)}))
     return {"content_hash": content_hash(table, meta["datasets"], contents), "checksum": checksum}
 
 
 def _read_meta(file: Path, metadata: Mapping[bytes, bytes]) -> tuple[dict[str, Any], str]:
-    """Read the facts of a file, and the short digests of its images as text."""
+    """Read the facts of a file, and the digests of its images as text."""
     raw = metadata.get(_META_KEY)
     if raw is None:
         raise UserError(
@@ -201,13 +191,13 @@ def _read_meta(file: Path, metadata: Mapping[bytes, bytes]) -> tuple[dict[str, A
     try:
         meta: dict[str, Any] = json.loads(raw)
         version = int(meta["format"])
-        if not 1 <= version <= FORMAT:
+        if version != FORMAT:
             remedy = "update longshot" if version > FORMAT else "draw it again with {sample()}"
             raise UserError(
-                f"{file} has testbed format {version}, and this version of longshot reads formats 1 to {FORMAT}",
+                f"{file} has testbed format {version}, and this version of longshot reads format {FORMAT}",
                 remedy,
             )
-        _Meta.model_validate({"content": {}, **meta} if version == 1 else meta)
+        _Meta.model_validate(meta)
         return meta, metadata.get(_DIGESTS_KEY, b"").decode("ascii")
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
