@@ -76,14 +76,3 @@ def test_malformed_dataset_option(run_cli: Run, make_run: MakeRun) -> None:
 
 def test_help_opens_with_an_example(run_cli: Run) -> None:
     assert "longshot evaluate easy.parquet" in run_cli("report", "--help").stdout
-
-
-def test_quartiles_with_published_numbers(run_cli: Run, make_run: MakeRun) -> None:
-    run = make_run(beds={"fine": {"coarsity": True, "classes_by": "semantic", "shot": 5}})
-    done = run_cli("report", run, "--format", "md", "--layout", "quartiles", "--published", "semantic")
-    assert "| PT-MAP (published) | ResNet-12 | transductive | 69.45 ± 0.36 |" in done.stdout
-    assert "other settings: TIM; 'longshot evaluate … --variant semantic-paper' runs them" in done.stdout
-
-
-def test_layout_without_a_table_format(run_cli: Run, make_run: MakeRun) -> None:
-    fails(run_cli("report", make_run(), "--layout", "quartiles", check=False), "md and latex")

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.base import UserError
 from longshot.reports import costs, read_runs, render_report
 from longshot.reports.costs import Point, scatter
 from longshot.reports.result_tables import metrics_sheet
@@ -94,21 +93,11 @@ def test_flat_rows_have_kind_and_times(run: Path) -> None:
     assert row["seconds_median"] == pytest.approx(0.5) and row["seconds_total"] == pytest.approx(15)
 
 
-def test_layout_cost_parts_the_kinds(run: Path) -> None:
-    (sheet, _) = costs.cost_sheets(read_runs(run))
-    assert [[row[3].text for row in block] for block in sheet.blocks] == [[kind] for kind in KINDS]
-    text = render_report(read_runs(run), format="md", layout="cost")
-    assert "| 2.00 ms | 60.0 ms | front |" in text and "| 500 ms | 15.0 s |  |" in text
-    assert render_report(read_runs(run), format="latex", layout="cost").count(r"\midrule") == 2 * 3
-
-
 def test_without_times_there_is_no_section(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     data = read_runs(make_run())
     for cell in data.cells.values():
         monkeypatch.setitem(dict_of(cell.metrics), "seconds", np.full(len(cell.tasks), np.nan))
     assert 'id="cost"' not in render_report(data)
-    with pytest.raises(UserError, match="needs the seconds of every task, and 0 of 2 testbeds"):
-        costs.cost_sheets(data)
 
 
 def dict_of(context: Any) -> dict[str, Any]:
@@ -126,11 +115,6 @@ def test_times_of_different_machines_carry_a_notice(run: Path) -> None:
         record["sessions"].append({"started": "2026-01-02T03:04:05+00:00", "machine": machine})
         (run / "run.json").write_text(json.dumps(record))
         assert notices in render_report(read_runs(run), pictures=0)
-
-
-def test_published_numbers_do_not_go_with_costs(run: Path) -> None:
-    with pytest.raises(UserError, match="not in the cost md table"):
-        render_report(read_runs(run), format="md", layout="cost", published="semantic")
 
 
 def points(places: list[tuple[float, float]]) -> list[Point]:

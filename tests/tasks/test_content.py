@@ -107,11 +107,10 @@ def test_digests_survive_the_file(arrays: Dataset, tmp_path: Path) -> None:
     assert again.entry() == bed.content["photos"].entry()
 
 
-@pytest.mark.parametrize("width", [3, 5, 8, 64])
-def test_packing_keeps_as_many_bytes_as_are_known(width: int) -> None:
-    digests = np.arange(2 * width, dtype=np.uint8).reshape(2, width)
+def test_packing_keeps_every_byte() -> None:
+    digests = np.arange(2 * 64, dtype=np.uint8).reshape(2, 64)
     contents = {
-        "b": ImageContent("content", 2, 9, images_digest(digests), 8 * width, digests),
+        "b": ImageContent("content", 2, 9, images_digest(digests), 512, digests),
         "a": ImageContent("names", 9),
     }
     again = unpack({name: content.entry() for name, content in contents.items()}, pack(contents))

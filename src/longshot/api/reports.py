@@ -108,8 +108,6 @@ def report(
     focus: str | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     images: FindImages | None = None,
-    layout: str = "plain",
-    published: str | None = None,
     training: Sequence[str | Path] = (),
     title: str | None = None,
     per_class: bool = False,
@@ -138,11 +136,6 @@ def report(
         ``images(dataset_name, keys) -> list of PIL images``, in place of looking for the datasets.
     per_class : bool
         Show the accuracy of every class: a section of the page, or that table in place of the other.
-    layout : {"plain", "quartiles", "ways", "cost"}
-        Of md and latex tables: as in the semantic-sampling paper, quartiles by coarsity (its tables 1 and 2) or
-        ways by the number of classes, top-1 and top-5 (its table 3); cost: time per task beside accuracy.
-    published : PAPER, str, optional
-        Put a paper's own numbers beside, marked as published: semantic.
     training : FOLDER, list of paths
         Folder of 'longshot train' whose learning curves to show; may be given several times.
     title : str, optional

@@ -121,7 +121,6 @@ def report_command(
       longshot evaluate easy.parquet --backbone pixels --method protonet -o runs/first
       longshot report runs/first -o report.html
       longshot report runs/first --format latex
-      longshot report runs/first --format md --layout quartiles --published semantic
 
     A RUN is a folder, or the URL of one, such as s3://bucket/runs/first.
     """

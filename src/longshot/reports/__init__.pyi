@@ -21,8 +21,6 @@ from .learning_curves import read_trainings as read_trainings  # The histories i
 from .page import SECTIONS as SECTIONS  # The sections of a report, in their order
 from .page import make_request as make_request  # What the sections are made from, with every pair of series compared
 from .page import training_section as training_section  # The curves of at least one training
-from .paper_tables import way_head as way_head  # The head of a column, as `5-shot top-1`
-from .paper_tables import way_metrics as way_metrics  # What is shown for a number of ways
 from .pictures import FindImages as FindImages  # (dataset, keys) → images
 from .pictures import MAX_QUERY as MAX_QUERY  # Queries that one class of a task shows
 from .pictures import MAX_SUPPORT as MAX_SUPPORT  # Support images that one class of a task shows

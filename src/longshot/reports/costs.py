@@ -10,12 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from longshot.base import Bools, Floats, UserError
+from longshot.base import Bools, Floats
 from longshot.reports.frame import Section
-from longshot.reports.marks import MARK_RULE
 from longshot.reports.report_data import ReportData, ReportSeries
 from longshot.reports.sections import MAX_ROWS, Request, plot_label
-from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_spent
+from longshot.reports.summary import Estimates, SeriesEstimate, time_spent
 from longshot.reports.svg import (
     COLOURS,
     INK,
@@ -27,14 +26,7 @@ from longshot.reports.svg import (
     series_style,
     to_svg,
 )
-from longshot.reports.tables import Column, Sheet, SheetCell, duration, make_sheet, series_cell
-from longshot.statistics import TASKS
-
-NOTE = (
-    f"Mean accuracy over tasks in %, ± half the 95 % interval for {TASKS}; time of the method per task (median) and "
-    "for all tasks, on the machine of the run, without the features of a frozen network, which are computed once. "
-    f"{MARK_RULE} “front”: nothing measured here is both quicker and more accurate."
-)
+from longshot.reports.tables import Column, SheetCell, duration, make_sheet, series_cell
 
 
 @dataclass(frozen=True)
@@ -77,53 +69,11 @@ def pareto(seconds: Floats, accuracy: Floats) -> Bools:
     return ~beaten
 
 
-def cost_sheets(data: ReportData) -> list[Sheet]:
-    """Build a table per testbed, frozen networks and the quickest first; UserError without recorded times."""
-    entries = summarise(data)
-    columns = [
-        Column("Method", lambda cost: data.series[cost.entry.series].title),
-        Column("Backbone", lambda cost: data.series[cost.entry.series].backbone),
-        Column("Setting", lambda cost: data.series[cost.entry.series].setting),
-        Column("Network", lambda cost: _kind(data, cost)),
-        Column(
-            "Accuracy",
-            lambda cost: SheetCell(cost.entry.text, cost.entry.mark, value=cost.entry.mean),
-            "percent",
-        ),
-        *COST_COLUMNS,
-    ]
-    layouts = []
-    for b, bed in enumerate(data.beds):
-        bed_costs = costs(data, entries, b)
-        kinds = dict.fromkeys(data.series[cost.entry.series].kind for cost in bed_costs)
-        blocks = [
-            [[column.cell(cost) for column in columns] for cost in bed_costs if _kind(data, cost) == kind]
-            for kind in sorted(kinds, key=_order)
-        ]
-        if blocks:
-            layouts.append(Sheet(f"{bed.name}: accuracy and cost", columns, blocks, NOTE))
-    if not layouts:
-        raise UserError(
-            f"The layout 'cost' needs the seconds of every task, and 0 of {len(data.beds)} testbeds have them",
-            "call {evaluate()} again with a new {out}",
-        )
-    return layouts
-
-
 COST_COLUMNS = (
     Column("Per task", lambda cost: cost.median, "seconds", better="lower"),
     Column("In all", lambda cost: cost.total, "seconds", better="lower"),
     Column("Front", lambda cost: "front" if cost.front else ""),
 )
-
-
-def _kind(data: ReportData, cost: Cost) -> str:
-    return data.series[cost.entry.series].kind
-
-
-def _order(kind: str) -> tuple[int, str]:
-    order = ("frozen", "adapted", "meta-trained")
-    return (order.index(kind) if kind in order else len(order), kind)
 
 
 LabelBox: TypeAlias = tuple[float, float, float, float]  # left, bottom, right, top in drawing units

@@ -14,7 +14,6 @@ from longshot.reports.result_tables import WRITERS, is_markdown
 
 if TYPE_CHECKING:
     from longshot.reports.pictures import FindImages
-    from longshot.reports.published import Published
 
 
 FORMATS = ("html", *WRITERS)
@@ -48,8 +47,6 @@ KIND = OutputKind(
         ".txt": starts_with("Backbone ", "Class", "Method ", "Series ", "Setting ", "Testbed"),
     },
 )
-PAPERS = ("quartiles", "ways")  # layouts of the semantic-sampling paper
-LAYOUTS = ("plain", *PAPERS, "cost")  # the first for all formats, the others for Markdown and LaTeX
 
 
 def claim_report(out: str | Path, format: str | None, *, force: bool = False) -> str:
@@ -77,8 +74,6 @@ def render_report(
     pictures: int = 2,
     title: str | None = None,
     focus: str | None = None,
-    layout: str = "plain",
-    published: str | None = None,
     training: Sequence[str | Path] = (),
     plotted: int | None = None,
     per_class: bool = False,
@@ -94,27 +89,17 @@ def render_report(
     images : callable, optional
         ``images(dataset_name, keys) -> list of PIL images`` gives the pictures; without it, or when it raises a
         ``UserError``, the page says so in one line.
-    pictures, title, focus, layout, published, training
+    pictures, title, focus, training
         As in ``longshot.report``.
     plotted : int, optional
         So many testbeds, the first ones, have plots on the page; all where not given.
     per_class : bool
         A section on the page, or in place of the table one with a line per series and class.
     """
-    paper = _paper(format, layout, published)
     if training and format != "html":
         raise UserError(
             f"Learning curves stand on the page, not in a {format} table", "leave {training} or {format} out"
         )
-    if layout != "plain":
-        from longshot.reports.costs import cost_sheets
-        from longshot.reports.paper_tables import quartile_sheets, way_sheets
-
-        if layout == "cost":
-            layouts = cost_sheets(data)
-        else:
-            layouts = (quartile_sheets if layout == "quartiles" else way_sheets)(data, paper)
-        return (tables.to_markdown if format == "md" else tables.to_latex)(layouts)
     if per_class and format in WRITERS:
         sheet = scores_sheet(data)
         if format == "csv":
@@ -130,25 +115,5 @@ def render_report(
     from longshot.reports.page import make_request, render_page
 
     shown = {"images": images, "pictures": pictures, "focus": focus}
-    request = make_request(data, **shown, published=paper, trainings=read_trainings(training))
+    request = make_request(data, **shown, trainings=read_trainings(training))
     return render_page(request, title=title, plotted=plotted, more=(classes,) if per_class else ())
-
-
-def _paper(format: str, layout: str, name: str | None) -> Published | None:
-    """Return the published numbers asked for; UserError where layout, format and numbers do not fit."""
-    from longshot.reports.published import published
-
-    if layout not in LAYOUTS:
-        raise UserError(f"There is no table layout '{layout}'; the layouts are {', '.join(LAYOUTS)}.")
-    if layout != "plain" and format not in ("md", "latex"):
-        raise UserError(
-            f"The layout '{layout}' is for the formats md and latex, not {format}",
-            "pass {format:latex} with a name that ends in .tex or none, or leave {layout} out",
-        )
-    if name is not None and format != "html" and layout not in PAPERS:
-        raise UserError(
-            f"Published numbers stand on the page and in the layouts {' and '.join(PAPERS)}, not in the {layout} "
-            f"{format} table",
-            f"pass {{layout:{PAPERS[0]}}}",
-        )
-    return None if name is None else published(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -199,9 +199,9 @@ def read_runs(runs: Runs) -> ReportData:
                 f"The run {run.name} holds 0 result rows and a report needs at least 1",
                 "call {evaluate()} again",
             )
-        for key, bed_name, cell in _cells(table):
+        for key, cell in _cells(run, table):
             parts.setdefault(key, []).append((name, cell))
-            bed_names.setdefault(key[0], bed_name)
+            bed_names.setdefault(key[0], str(run.run["testbeds"][key[0]]["name"]))
             if key[0] not in copies:
                 copies[key[0]] = run.testbed(key[0])
     records = [run.run for run in opened]
@@ -221,54 +221,27 @@ def read_runs(runs: Runs) -> ReportData:
     )
 
 
-def _cells(table: pa.Table) -> list[tuple[CellKey, str, Cell]]:
-    """Cut the rows of one run into cells; keys are (testbed hash, backbone, method, setting, seed)."""
-    columns = ["testbed", "backbone", "method", "setting", "seed"]
-    for name in (*columns, "task", "accuracy", "way", "mean_shot"):
-        if name not in table.column_names:
-            raise UserError(
-                f"The results lack the column '{name}' (found: {', '.join(table.column_names)}): another version of "
-                "Longshot wrote them",
-                "call {evaluate()} again",
+def _cells(run: Results, table: pa.Table) -> Iterator[tuple[CellKey, Cell]]:
+    """Yield the cells of a run that have rows; keys are (testbed hash, backbone, method, setting, seed)."""
+    from longshot.evaluation import cell_rows
+
+    for facts in run.run["cells"]:
+        rows = cell_rows(table, facts).combine_chunks()
+        if rows.num_rows:
+            setting = run.run["methods"][facts["method"]]["setting"]
+            yield (
+                (facts["testbed"], facts["backbone"], facts["method"], setting, int(facts["seed"])),
+                Cell(
+                    tasks=rows["task"].to_numpy(),
+                    metrics={name: _floats(rows, name) for name in COLUMNS},
+                    way=_floats(rows, "way"),
+                    shot=_floats(rows, "mean_shot"),
+                    predictions=rows["prediction"].combine_chunks(),
+                    datasets=tuple(rows["dataset"].to_pylist()),
+                    coarsity=_floats(rows, "coarsity"),
+                    scores=_scores(rows),
+                ),
             )
-    task = table["task"].to_numpy()
-    cells = []
-    for members in _groups(table, columns):
-        rows = table.take(pa.array(members[np.argsort(task[members], kind="stable")])).combine_chunks()
-        testbed, backbone, method, setting, seed = (rows[name][0].as_py() for name in columns)
-        metrics = {name: _floats(rows, name) for name in COLUMNS}
-        cell = Cell(
-            tasks=rows["task"].to_numpy().astype(np.int64),
-            metrics=metrics,
-            way=_floats(rows, "way"),
-            shot=_floats(rows, "mean_shot"),
-            predictions=rows["prediction"].combine_chunks() if "prediction" in rows.column_names else None,
-            datasets=tuple(rows["dataset"].to_pylist()) if "dataset" in rows.column_names else (),
-            coarsity=_floats(rows, "coarsity"),
-            scores=_scores(rows),
-        )
-        named = rows["testbed_name"][0].as_py() if "testbed_name" in rows.column_names else None
-        key = (testbed, backbone, method, setting, int(seed or 0))
-        cells.append((key, str(named or testbed[:8]), cell))
-    return cells
-
-
-def _groups(table: pa.Table, columns: Sequence[str]) -> list[Ints]:
-    """Group the row numbers by equal values, in the order of first appearance: that of the user's call.
-
-    By hand, because ``Table.group_by`` imports an engine for queries, which takes longer than all of this.
-    """
-    code = np.zeros(table.num_rows, np.int64)
-    for name in columns:
-        column = table[name].combine_chunks()
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        encoded = pc.dictionary_encode(column, null_encoding="encode")
-        position = encoded.indices.to_numpy(zero_copy_only=False)
-        code = np.unique(code * (len(encoded.dictionary) + 1) + position, return_inverse=True)[1]
-    _, first, sizes = np.unique(code, return_index=True, return_counts=True)
-    members = np.split(np.argsort(code, kind="stable"), np.cumsum(sizes)[:-1])
-    return [members[group] for group in np.argsort(first)]
 
 
 def _scores(table: pa.Table) -> pa.Array | None:
@@ -279,9 +252,7 @@ def _scores(table: pa.Table) -> pa.Array | None:
 
 
 def _floats(table: pa.Table, name: str) -> Floats:
-    """Return a numeric column as float64, NaN for null or for a column that is not there."""
-    if name not in table.column_names:
-        return np.full(table.num_rows, np.nan)
+    """Return a numeric column as float64, NaN for null."""
     values: Floats = pc.fill_null(pc.cast(table[name], pa.float64()), float("nan")).to_numpy()
     return values
 

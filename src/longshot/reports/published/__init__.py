@@ -1,20 +1,19 @@
-"""Numbers from papers, as data to stand beside one's own; a report marks them as published.
+"""Numbers from papers, as data to stand beside those that a study measures.
 
 A file per paper: ``source`` names it, each table has columns (what was measured) and rows (a method each). ``variant``
 names the authors' own settings of the methods (see ``longshot.models.methods``); ``settings`` are those of
-them that decide the answers, a list where several values give the same. A method that was run with others is another
-method.
+them that decide the answers, a list where several values give the same.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from longshot.base import UserError, in_words
+from longshot.base import UserError
 
 
 @dataclass(frozen=True)
@@ -58,32 +57,6 @@ class Published:
     def select(self, **fields: Any) -> list[PublishedNumber]:
         """Select the numbers whose fields equal ``fields``: ``select(table=1, sampling="semantic")``."""
         return [n for n in self.numbers if all(getattr(n, key) == value for key, value in fields.items())]
-
-    def beside(
-        self, numbers: Iterable[PublishedNumber], runs: Iterable[Mapping[str, Any]]
-    ) -> tuple[list[PublishedNumber], str]:
-        """Select the numbers that may stand beside ``runs`` (run.json each); say which may not.
-
-        A method that the runs have with other settings alone is left out: under one name it would read as the same.
-        """
-        entries = [(call, facts) for run in runs for call, facts in run.get("methods", {}).items()]
-        settings: dict[str, list[Mapping[str, Any]]] = {}
-        for call, facts in entries:
-            settings.setdefault(call.partition("(")[0], []).append(facts.get("settings", {}))
-        fitting, other = [], dict[str, None]()
-        for number in numbers:
-            own = settings.get(number.method)
-            if own is None or any(map(number.alike, own)):
-                fitting.append(number)
-            else:
-                other[number.label] = None
-        sentence = f"The published methods have their authors' settings (variant '{self.variant}')."
-        if other:
-            sentence += (
-                f" Left out, because they were run here with other settings: {', '.join(other)}; "
-                + in_words(f"{{evaluate(…, variant={self.variant})}} runs them as the authors did.")
-            )
-        return fitting, sentence
 
 
 def published_names() -> list[str]:

@@ -15,7 +15,6 @@ from longshot.statistics import bounds_text
 
 if TYPE_CHECKING:
     from longshot.reports.learning_curves import TrainingHistory
-    from longshot.reports.published import Published
     from longshot.statistics import Interval
 
 MAX_LINES = svg.COLOURS  # in one plot with lines; more cannot be told apart
@@ -32,7 +31,6 @@ class Request:
     images: FindImages | None = None
     pictures: int = 0
     focus: str | None = None
-    published: Published | None = None
     trainings: Sequence[TrainingHistory] = ()
 
 

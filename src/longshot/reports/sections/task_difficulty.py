@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.base import Floats, Ints
-from longshot.reports import paper_tables
 from longshot.reports.charts import FEW, Curve, EstimateRow, intervals, rolling, thin
 from longshot.reports.frame import Section
 from longshot.reports.report_data import Cell, ReportData, ReportTestbed
 from longshot.reports.sections import MAX_LINES, MAX_ROWS, Request, plot_label, strongest, uniform
+from longshot.reports.sections.coarsity_quartiles import quartile_sheet
 from longshot.reports.summary import highest, interval
 from longshot.reports.tables import Column, Sheet, SheetCell, make_sheet, series_cell
 from longshot.statistics import bounds_text, mean_interval, percent, plus_minus, points, widths_differ
@@ -80,10 +80,8 @@ def difficulty(request: Request) -> Section | None:
             for name in columns
             if related[name].n >= 4
         ]
-        paper = None if uniform(bed) else request.published
-        table = paper_tables.quartile_table(data, request.entries, b, published=paper)
-        if table is not None:
-            tables.append({"bed": table.bed, "sheet": paper_tables.page_sheet(data, table)})
+        if (sheet := quartile_sheet(data, request.entries, b)) is not None:
+            tables.append({"bed": bed.name, "sheet": sheet})
         if (table_by_dataset := _datasets(request, b)) is not None:
             by_dataset.append(table_by_dataset)
     if not (panels or correlations or tables or by_dataset):
