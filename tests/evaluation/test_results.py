@@ -195,40 +195,6 @@ class TestShown:
             memory.to_pandas()
 
 
-class TestPlot:
-    def test_means_and_intervals_per_testbed_and_series(self, memory: Results) -> None:
-        figure = memory.plot()
-        records = memory.summary()
-        assert [panel.get_title(loc="left") for panel in figure.axes] == ["fixed", "any"]
-        for panel, series in zip(figure.axes, (records[:2], records[2:]), strict=True):
-            (container,) = panel.containers
-            line, _, (bars,) = container.lines
-            assert line.get_xdata().tolist() == pytest.approx([100 * r["accuracy"] for r in series])
-            ends = [sorted(segment[:, 0].tolist()) for segment in bars.get_segments()]
-            for (low, high), record in zip(ends, series, strict=True):
-                assert [low, high] == pytest.approx([100 * bound for bound in record["accuracy_ci95"]])
-            labels = [label.get_text() for label in panel.get_yticklabels()]
-            assert labels == ["protonet on pixels", f"{COSINE} on pixels"]
-
-    @pytest.mark.parametrize(("name", "magic"), [("p.png", b"\x89PNG"), ("p.pdf", b"%PDF")])
-    def test_written_as_its_ending_says(
-        self, memory: Results, tmp_path: Path, name: str, magic: bytes
-    ) -> None:
-        memory.plot(tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(magic)
-
-    def test_notebooks_show_it(self, memory: Results) -> None:
-        assert memory.plot()._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
-
-    def test_a_single_task_has_no_interval(
-        self, dataset: longshot.Dataset, features: longshot.Features
-    ) -> None:
-        bed = longshot.sample(dataset, tasks=1, shape=longshot.FixedShape(2, 1, 1), seed=3)
-        results = longshot.evaluate({"lone": bed}, backbones=features, methods="protonet")
-        assert results.summary()[0]["ci95"] is None
-        assert results.plot().axes[0].get_title(loc="left") == "lone"
-
-
 class Means(nn.Module):
     """Mean colours of four quarters: [B, 3, H, W] → [B, 12]."""
 

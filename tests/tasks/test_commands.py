@@ -46,11 +46,6 @@ def test_two_datasets_in_one_testbed(photos: Path, run_cli, tmp_path: Path) -> N
     assert [t.dataset for t in Testbed.load(tmp_path / "a.parquet")] == [photos.name] * 5 + ["other"] * 5
 
 
-def test_a_dry_run_writes_nothing(photos: Path, run_cli, tmp_path: Path) -> None:
-    done = run_cli("sample", photos, "--dry-run", "-o", tmp_path / "a.parquet")
-    assert "would draw 600 tasks" in done.stdout and not (tmp_path / "a.parquet").exists()
-
-
 def test_dropped_classes_are_told(photos: Path, run_cli, tmp_path: Path) -> None:
     shutil.copytree(photos, tmp_path / "few")
     for number in range(20):

@@ -24,7 +24,6 @@ from longshot.tasks import (
     MetaDatasetShape,
     SemanticClasses,
     SiblingClasses,
-    estimate_sample,
     make_classes,
     make_shape,
     sample,
@@ -142,11 +141,6 @@ def test_rules_are_limits(dataset) -> None:
         dataset, tasks=3, shape=FixedShape(query=4), limits=ImageLimits("viewpoint == front", disjoint=True)
     )
     assert by_words.content_hash == by_object.content_hash
-
-
-def test_an_estimate_draws_without_features(dataset) -> None:
-    cost = estimate_sample(dataset, tasks=1000, instances="difficult", judge="pixels", refine=3)
-    assert cost.tasks == 1000 and cost.without_features and cost.bytes > 0 and cost.seconds > 0
 
 
 @pytest.mark.parametrize(

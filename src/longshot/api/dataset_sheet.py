@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base import PAGE, Ints, claim_output, count, deliver_text
+from longshot.base import Ints, count
 from longshot.data import as_dataset, describe_dataset, survey_images, take_rows
 
 if TYPE_CHECKING:
@@ -143,13 +142,7 @@ class DatasetSheet:
     __repr__ = __str__
 
 
-def show_dataset(
-    dataset: DatasetLike,
-    *,
-    quick: bool = False,
-    html: str | Path | None = None,
-    force: bool = False,
-) -> DatasetSheet:
+def show_dataset(dataset: DatasetLike, *, quick: bool = False) -> DatasetSheet:
     """Look at a dataset: classes, splits, sizes, copies, unreadable and odd images, attributes.
 
     Every image is read once; what was seen is remembered.
@@ -160,10 +153,6 @@ def show_dataset(
         A dataset, or what ``open_dataset`` opens.
     quick : bool
         Read no image: leave out sizes, copies, unreadable and odd images.
-    html : FILE, file or URL, optional
-        Also write a page with pictures. It shows the classes, odd images and copies.
-    force : bool
-        Replace what is at ``html``, even if it is no page that Longshot wrote.
 
     Returns
     -------
@@ -177,17 +166,9 @@ def show_dataset(
     >>> dict(show_dataset("birds.npz").rows())["sizes in pixels"]
     '8 × 8'
     """
-    if html is not None:
-        claim_output(html, PAGE, force=force, name="html")
     opened = as_dataset(dataset)
     sheet = DatasetSheet(opened, describe_dataset(opened))
-    if not quick:
-        sheet = look_at(sheet)
-    if html is not None:
-        from longshot.reports import render_dataset
-
-        deliver_text(html, render_dataset(sheet))
-    return sheet
+    return sheet if quick else look_at(sheet)
 
 
 def look_at(sheet: DatasetSheet) -> DatasetSheet:

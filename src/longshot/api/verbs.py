@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from functools import partial, wraps
 from inspect import Parameter, signature
 from typing import Any, TypeVar
@@ -103,7 +102,7 @@ def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
 
     Parameters
     ----------
-    verb : {"embed", "make_split", "sample", "evaluate", "train", "run_study"}
+    verb : {"embed", "evaluate", "train", "run_study"}
         A function of ``longshot``.
     *subjects : objects
         What the verb is given by place.
@@ -117,9 +116,6 @@ def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
 
     Examples
     --------
-    >>> cost = estimate("sample", "toybox", tasks=100, way=3, shot=1, query=5)
-    >>> cost.steps[0]["tasks"], cost.seconds < 60
-    (100, True)
     >>> estimate("evaluate", "easy.parquet", backbones="pixels", methods="ridge").steps[-1]["left"]
     20
     """
@@ -147,18 +143,6 @@ def _embed(*subjects: Any, refresh: bool = False, **settings: Any) -> Estimate:
     return Estimate([estimate_embedding(*subjects, **settings)])
 
 
-def _make_split(*subjects: Any, **settings: Any) -> Estimate:
-    from longshot.tasks import estimate_split
-
-    return Estimate([estimate_split(*subjects, **settings)])
-
-
-def _sample(*subjects: Any, out: object = None, **settings: Any) -> Estimate:
-    from longshot.tasks import estimate_sample
-
-    return Estimate([asdict(estimate_sample(*subjects, **settings))])
-
-
 def _evaluate(*subjects: Any, **settings: Any) -> Estimate:
     from longshot.evaluation import estimate_evaluation
 
@@ -184,8 +168,6 @@ def _train(
 
 _ESTIMATES: dict[str, Callable[..., Estimate]] = {
     "embed": _embed,
-    "make_split": _make_split,
-    "sample": _sample,
     "evaluate": _evaluate,
     "train": _train,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,6 @@ from longshot.base import (
     echo_json,
     json_option,
     print_table,
-    print_written,
     verb_options,
 )
 from longshot.cli.audit_commands import overlap, review, suspects, without
@@ -210,19 +208,18 @@ def formats(as_json: bool) -> None:
 @click.option("--classes", "list_classes", is_flag=True, help="Also list the classes with size and split.")
 @verb_options("show_dataset")
 @json_option
-def show(dataset: str, list_classes: bool, html: Path | str | None, as_json: bool, **settings: Any) -> None:
+def show(dataset: str, list_classes: bool, as_json: bool, **settings: Any) -> None:
     """Describe DATASET, a name or a path: classes, splits, sizes, copies, unreadable and odd images, attributes.
 
     \b
     Example:
         longshot datasets show toybox --quick
-        longshot datasets show ./birds --html birds.html
 
     Every image is read once, and what was seen is remembered.
     """
     import longshot
 
-    sheet = longshot.show_dataset(dataset, html=html, **settings)
+    sheet = longshot.show_dataset(dataset, **settings)
     classes = sheet.facts["class_list"]
     if as_json:
         echo_json({**sheet.facts_as_json(), **({"class_list": classes} if list_classes else {})})
@@ -231,8 +228,6 @@ def show(dataset: str, list_classes: bool, html: Path | str | None, as_json: boo
     if list_classes:
         click.echo()
         print_table(classes)
-    if html is not None:
-        print_written(html)
 
 
 @datasets_command.command("check")

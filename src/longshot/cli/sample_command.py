@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from longshot.base import (
     GroupedCommand,
     UserError,
     count,
-    dry_run_option,
     echo_json,
     json_option,
     span,
@@ -55,13 +53,10 @@ def word_option(choice: str) -> dict[str, Any]:
     },
     without=_PYTHON_ONLY,
 )
-@dry_run_option
 @json_option
 def command(
     datasets: tuple[str, ...],
     out: Path | None,
-    published: Path | None,
-    dry_run: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -80,17 +75,14 @@ def command(
     A DATASET is toybox, a folder of class folders, a zip, a table, an .npz file, a URL of one or a
     registered name. The same seed and settings always give the same file.
     """
-    if out is None and not dry_run:
+    if out is None:
         raise UserError("No file to write to; name one with -o easy.parquet.")
     import longshot
     from longshot.tasks import describe, is_network_column, say_drops, say_suspects, say_target
 
     options = {name: value for name, value in options.items() if value != ()}  # repeatable, and not written
     start = time.monotonic()
-    if dry_run:
-        _estimate(datasets, {**options, "published": published}, as_json)
-        return
-    testbed = longshot.sample(datasets, published=published, out=out, **options)
+    testbed = longshot.sample(datasets, out=out, **options)
     facts = describe.summary(testbed)
     if as_json:
         echo_json({"path": str(out), **facts})
@@ -119,30 +111,3 @@ def command(
         least = make_shape(options["shape"], options).min_images
         click.echo(f"left out {dropped} classes with fewer than {least} images (--drop-small)")
     click.echo(f"{out}  content hash {testbed.content_hash[:16]}…  identity: {facts['identity']}")
-
-
-def _estimate(datasets: tuple[str, ...], options: dict[str, Any], as_json: bool) -> None:
-    import longshot
-
-    (cost,) = longshot.estimate("sample", datasets, **options).steps
-    if as_json:
-        facts = {
-            "tasks": cost["tasks"],
-            "seconds_at_most": round(cost["seconds"], 1),
-            "bytes_at_most": cost["bytes"],
-        }
-        click.echo(json.dumps({**facts, "without_features": cost["without_features"]}))
-        return
-    more = (
-        "; embedding and selection come on top: see 'longshot embed --dry-run'"
-        if cost["without_features"]
-        else ""
-    )
-    click.echo(
-        f"would draw {cost['tasks']:,} tasks in at most {cost['seconds']:.1f} s into at most "
-        f"{_size(cost['bytes'])}{more}"
-    )
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count / 1e3:,.1f} kB"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import PATH, UserError, dry_run_option, echo_json, json_option, print_table, verb_options
+from longshot.base import PATH, UserError, echo_json, json_option, print_table, verb_options
 
 if TYPE_CHECKING:
     from longshot.tasks import OddPair, Split, SplitComparison, TreeGap
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("dataset")
 @verb_options("make_split")
-@dry_run_option
 @json_option
-def split_command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
+def split_command(dataset: str, out: Path | None, as_json: bool, **options: Any) -> None:
     """Divide the classes of DATASET into train, validation and test, and write a split.json.
 
     \b
@@ -45,40 +44,22 @@ def split_command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, 
     from longshot.tasks import split_kind, sweep_file
 
     kind = split_kind(options)
-    if out is None and not dry_run:
+    if out is None:
         raise UserError("No file to write to; name one with -o split.json.")
-    seen = options["backbone"] or options["features"]
-    if dry_run and (seen or kind not in ("random", "semantic", "published")):
-        _print_cost(longshot.estimate("make_split", dataset, **options).steps[0], as_json)
-        return
     began = time.monotonic()
-    file = None if dry_run else out
-    made = longshot.make_split(dataset, out=file, **options)
+    made = longshot.make_split(dataset, out=out, **options)
     splits = made if isinstance(made, list) else [made]
-    files = [] if file is None else [file]
-    if kind == "sweep" and file is not None:
-        files = [sweep_file(file, divergence) for divergence in options["sweep"]]
+    files = [sweep_file(out, each) for each in options["sweep"]] if kind == "sweep" else [out]
     _tell(splits, files, time.monotonic() - began, as_json)
-    if not (seen or as_json):
+    if not (options["backbone"] or options["features"] or as_json):
         click.echo("how hard it is can be measured through features: add --backbone NAME")
-
-
-def _print_cost(cost: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({key: cost[key] for key in ("splits", "classes", "embedded", "seconds")}))
-        return
-    before = (
-        "features are there" if cost["embedded"] else f"embedding comes first: about {cost['seconds']:,.0f} s"
-    )
-    click.echo(f"would make {cost['splits']} split(s) of {cost['classes']:,} classes; {before}")
 
 
 def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool) -> None:
     if as_json:
-        paths: list[str | None] = [str(file) for file in files] or [None] * len(splits)
         rows = [
-            {"path": path, "name": split.name, "sizes": split.sizes, "made": split.story}
-            for split, path in zip(splits, paths, strict=True)
+            {"path": str(file), "name": split.name, "sizes": split.sizes, "made": split.story}
+            for split, file in zip(splits, files, strict=True)
         ]
         echo_json(rows)
         return

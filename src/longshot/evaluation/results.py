@@ -19,8 +19,6 @@ from longshot.evaluation.run_stores import RunFolder, RunMemory, RunStore, open_
 from longshot.statistics import mean_interval
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from longshot.evaluation.per_class import ClassConfusion
     from longshot.evaluation.views import Records
     from longshot.tasks import Testbed
@@ -221,30 +219,6 @@ class Results:
         >>> page.close()
         """
         return show_noun(self)
-
-    def plot(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> Figure:
-        """Mean accuracies with their 95 % intervals: a panel per testbed, a row per series.
-
-        Parameters
-        ----------
-        path : path, optional
-            File to write (.png, .svg or .pdf).
-        force : bool
-            Replace what is there, even if it is no picture that Longshot drew.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Shows itself in notebooks.
-
-        Examples
-        --------
-        >>> len(Results("runs/first").plot("accuracies.svg").axes)  # a panel per testbed
-        2
-        """
-        from longshot.evaluation.views import plot_summary
-
-        return plot_summary(self.summary(), path, force=force)
 
     def summary(self) -> list[dict[str, Any]]:
         """Return one record per testbed × backbone × method × seed, in the order asked for.

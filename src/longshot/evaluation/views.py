@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import html
-import io
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from longshot.base import PICTURE, UserError, claim_output, count, delivered, picture_stamp, read_record
+from longshot.base import UserError, count, read_record
 from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.run_record import LEVELS, RunLeak
 from longshot.statistics import plus_minus, widths_differ
 from longshot.tasks import is_judge, judges_of
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from PIL.Image import Image
 
     from longshot.data import Dataset
@@ -116,51 +113,6 @@ def html_table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> str:
     head = f"<thead>{line('th', list(rows[0]))}</thead>" if rows else ""
     body = "".join(line("td", list(row.values())) for row in rows)
     return f"<table>{title}{head}<tbody>{body}</tbody></table>"
-
-
-def plot_summary(
-    records: Sequence[Mapping[str, Any]], path: str | os.PathLike[str] | None = None, *, force: bool = False
-) -> Figure:
-    """Mean accuracy in % with its interval for every record of ``Results.summary``, a panel per testbed."""
-    from matplotlib.figure import Figure
-
-    class NotebookFigure(Figure):
-        """A figure that notebooks show without pyplot."""
-
-        def _repr_png_(self) -> bytes:
-            buffer = io.BytesIO()
-            self.savefig(buffer, format="png")
-            return buffer.getvalue()
-
-    testbeds: dict[str, list[Mapping[str, Any]]] = {}
-    for record in records:
-        testbeds.setdefault(record["testbed_hash"], []).append(record)
-    seeds = {record["seed"] for record in records}
-    heights = [len(series) for series in testbeds.values()]
-    figure = NotebookFigure(
-        figsize=(7, 0.8 * max(len(heights), 1) + 0.35 * sum(heights)), layout="constrained"
-    )
-    panels = figure.subplots(
-        max(len(heights), 1), 1, sharex=True, squeeze=False, height_ratios=heights or None
-    )[:, 0]
-    for panel, series in zip(panels, testbeds.values(), strict=False):
-        means = [100 * record["accuracy"] for record in series]
-        halves = [100 * (record["ci95"] or 0.0) for record in series]
-        panel.errorbar(means, range(len(series)), xerr=halves, fmt="o", capsize=3)
-        panel.set_yticks(range(len(series)), [_label(record, len(seeds) > 1) for record in series])
-        panel.set_ylim(len(series) - 0.5, -0.5)
-        panel.set_title(series[0]["testbed"], loc="left")
-        panel.grid(axis="x", alpha=0.4)
-    panels[-1].set_xlabel("accuracy (%), mean over tasks with its 95 % interval")
-    if path is not None:
-        kind = claim_output(path, PICTURE, force=force).lstrip(".")
-        with delivered(path) as temporary:
-            figure.savefig(temporary, format=kind, metadata=picture_stamp(kind))
-    return figure
-
-
-def _label(record: Mapping[str, Any], with_seed: bool) -> str:
-    return f"{record['method']} on {record['backbone']}" + (f", seed {record['seed']}" if with_seed else "")
 
 
 # A network that chose a testbed's images says nothing fair about it: tables show its numbers and rank it never. There

@@ -11,7 +11,6 @@ from .class_tables import junit as junit  # Test cases as JUnit's XML
 from .data_pages import render_overlap as render_overlap  # The page of what two datasets share
 from .data_pages import render_testbed as render_testbed  # The page of a testbed
 from .data_pages import testbed_sections as testbed_sections  # All sections but the pictures
-from .dataset_page import render_dataset as render_dataset  # The page of a dataset: facts, classes, odd images
 from .frame import Section as Section  # One part of a page
 from .frame import bed_facts as bed_facts  # What the head of a page says about a testbed
 from .frame import environment as environment  # Templates that escape all they are given

@@ -48,7 +48,6 @@ from .describe import summary as summary  # facts of a testbed as JSON values
 from .difficult import DifficultInstances as DifficultInstances  # sampler: supports on which classifiers fail
 from .difficult import EasyInstances as EasyInstances  # sampler: supports on which they succeed
 from .difficult import GreedyInstances as GreedyInstances  # sampler: the greedy search of Agarwal et al
-from .drawing import estimate_sample as estimate_sample  # what a testbed would take in time and disk
 from .instance_samplers import draw_queries as draw_queries  # query images, the same for every sampler of a seed
 from .instance_samplers import MatchedInstances as MatchedInstances  # sampler: support like the query
 from .instance_samplers import objects_attribute as objects_attribute  # the attribute that counts objects in an image
@@ -100,7 +99,6 @@ from .splits.embeddings import class_embeddings as class_embeddings  # mean feat
 from .splits.embeddings import fit_gaussian as fit_gaussian  # mean and covariance of points
 from .splits.embeddings import gaussian_divergence as gaussian_divergence  # divergence between two Gaussians
 from .splits.embeddings import TreeGap as TreeGap  # how far two graphs over the same classes are apart
-from .splits.make import estimate_split as estimate_split  # what `make_split` would take
 from .splits.make import make_split as make_split  # divide classes into train, validation and test
 from .splits.make import split_kind as split_kind  # which kind of split settings choose
 from .splits.make import sweep_file as sweep_file  # where one split of a sweep goes

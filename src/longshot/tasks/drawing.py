@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import comb
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from longshot.base import Floats, Ints, Progress, TaskPlan, TaskRows, UserError
-from longshot.data import Dataset, DatasetLike
+from longshot.data import Dataset
 from longshot.tasks import columns
 from longshot.tasks.base import Classes, Instances, Pool, Shape
 from longshot.tasks.class_samplers import SiblingClasses, UniformClasses
@@ -24,7 +22,6 @@ from longshot.tasks.shapes import AnyShape, FixedShape
 from longshot.tasks.streams import Streams, hash_rows
 
 _MOST_REDRAWS = 2000
-_TRIAL = 256  # tasks drawn for an estimate
 _POWER = 0.7  # of the difficulty: the share of exchanges at which the drop is linear
 
 
@@ -262,46 +259,3 @@ def dialled(plan: TaskPlan, uniform: Ints, chosen: Ints, difficulty: float, stre
         for _, _, position, row in exchanges[: int(difficulty**_POWER * len(exchanges) + share[task])]:
             support[position] = row
     return support
-
-
-@dataclass(frozen=True)
-class SampleEstimate:
-    """What a testbed would cost at most; where features judge, without embedding and selection."""
-
-    tasks: int
-    seconds: float
-    bytes: int
-    without_features: bool
-
-
-def estimate_sample(
-    dataset: DatasetLike | Sequence[DatasetLike],
-    *,
-    tasks: int = 600,
-    instances: Instances | str = "uniform",
-    **settings: Any,
-) -> SampleEstimate:
-    """Draw a few tasks, without looking at features, and multiply; takes what ``sample`` takes."""
-    from longshot.tasks.sampling import sample
-    from longshot.tasks.words import JUDGED, choice_of
-
-    alike = getattr(settings.get("classes"), "name", settings.get("classes")) == "alike"
-    looks = alike or instances in JUDGED or getattr(instances, "features_hash", None) is not None
-    if alike:
-        settings = {**settings, "classes": "uniform", "nearest": None, "beta": None}
-    if looks:
-        settings = {**settings, "suspects": "allow"}
-        settings = {name: value for name, value in settings.items() if choice_of(name) != "instances"}
-        instances = "uniform"
-    count = min(tasks, _TRIAL)
-    start = time.monotonic()
-    quick = {"allow_repeats": True, "copies": "allow"}  # a look at all images is no estimate
-    trial = sample(dataset, tasks=count, instances=instances, **{**settings, **quick})
-    listed = settings.get("published") is not None  # a list is read as a whole
-    factor = 1.0 if listed else tasks / count
-    return SampleEstimate(
-        tasks=len(trial) if listed else tasks * len(trial.datasets),
-        seconds=(time.monotonic() - start) * factor,
-        bytes=int(trial.table.nbytes * factor),
-        without_features=looks,
-    )

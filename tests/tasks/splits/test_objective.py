@@ -10,7 +10,8 @@ import torch
 from scipy.optimize import check_grad
 from torch.distributions import Categorical, kl_divergence
 
-from longshot.tasks.splits.atg import SplitObjective, published_loss
+from benchmarks.splits import published_loss
+from longshot.tasks.splits.atg import SplitObjective
 from longshot.tasks.splits.embeddings import MEASURES
 
 

@@ -66,15 +66,6 @@ def test_random_and_semantic(photos: Path, tmp_path: Path, run_cli: Callable) ->
     assert sorted(map(len, homes)) == [0, 1, 1]
 
 
-def test_a_dry_run_writes_nothing(photos: Path, tmp_path: Path, run_cli: Callable) -> None:  # type: ignore[type-arg]
-    out = tmp_path / "split.json"
-    done = run_cli("split", photos, "--backbone", "pixels", "--divergence", "1", "-o", out, "--dry-run")
-    assert "would make 1 split(s) of 8 classes" in done.stdout
-    done = run_cli("split", photos, "--random", "-o", out, "--dry-run")
-    assert "random(seed=0)" in done.stdout
-    assert not out.exists()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

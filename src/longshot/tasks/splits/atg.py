@@ -10,11 +10,6 @@ L-BFGS has the closed-form gradient, no step size to choose, float64. Centroids 
 direction of the embeddings [M, d], are at the distance where D = R: among all directions it is the one along which a
 given distance between the centroids makes the largest divergence. They stand at m ± (t/2)·u with m the mean embedding,
 and t is found by bisection: D grows with t.
-
-The paper's optimiser, for comparison, is SGD with momentum on autograd's gradient, 7,000 steps in PyTorch. Its step
-size does not shrink with the number of classes, while the clustering term is a sum over them: at 1,000 classes (on some
-embeddings at 600) the centroids are thrown out of reach within a few steps. :func:`published_descent` says so instead
-of returning what is left.
 """
 
 from __future__ import annotations
@@ -29,11 +24,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import eigh, solve_triangular
 
-from longshot.base import Floats, UserError, progress
+from longshot.base import Floats, UserError
 from longshot.tasks.splits import embeddings as dv
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 
 @dataclass(frozen=True)
@@ -161,12 +156,11 @@ _FLAT = 1e-6  # relative growth per doubling below which a divergence counts as 
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where an optimiser stopped: centroids [2, d], the terms of J there, steps taken, name of the optimiser."""
+    """Where an optimiser stopped: centroids [2, d], the terms of J there, and steps taken."""
 
     centroids: Floats
     terms: Terms
     steps: int
-    optimiser: str
 
 
 def whitening(embeddings: Floats) -> Floats:
@@ -214,7 +208,7 @@ def minimise(
         options={"maxiter": steps, "maxfun": 2 * steps, "maxcor": 10, "ftol": least, "gtol": 1e-9},
     )
     centroids = start + solution.x.reshape(shape) @ basis.T
-    return Minimum(centroids, objective.evaluate(centroids), int(solution.nit), "lbfgs")
+    return Minimum(centroids, objective.evaluate(centroids), int(solution.nit))
 
 
 def random_start(dim: int, generator: np.random.Generator) -> Floats:
@@ -281,7 +275,7 @@ def on_axis(objective: SplitObjective, axis: Floats | None = None) -> Minimum:
         )
         steps = int(report.iterations)
     centroids = centroids_at(float(distance))
-    return Minimum(centroids, objective.evaluate(centroids), steps, "bisection")
+    return Minimum(centroids, objective.evaluate(centroids), steps)
 
 
 class Unreachable(UserError):
@@ -313,60 +307,3 @@ def _bracket(
 
 
 STEPS, STEP_SIZE, MOMENTUM = 7_000, 0.1, 0.9
-_CHECK = 100  # steps between looks at the value
-_LOST = 1e6  # centroids this far away do not come back; embeddings have length 1
-
-
-def published_loss(objective: SplitObjective, embeddings: Tensor, centroids: Tensor) -> Tensor:
-    """Compute J as published, from autograd-friendly tensors: embeddings [M, d], centroids [2, d]."""
-    import torch
-
-    distances = (embeddings**2).sum(1) - 2 * centroids @ embeddings.T + (centroids**2).sum(1, keepdim=True)
-    log_p, log_q = torch.log_softmax(-objective.temperature * distances, 1)
-    mixture = torch.logaddexp(log_p, log_q) - float(np.log(2))
-    there = (log_p.exp() * (log_p - log_q)).sum()
-    if objective.measure == "kl-symmetric":
-        divergence = there + (log_q.exp() * (log_q - log_p)).sum()
-    elif objective.measure == "kl":
-        divergence = there
-    elif objective.measure == "euclidean":
-        divergence = (centroids[0] - centroids[1]).norm()
-    else:
-        raise UserError(
-            f"The published SGD minimises kl-symmetric, kl or euclidean, not {objective.measure}",
-            "use {optimiser:lbfgs}",
-        )
-    loss: Tensor = -mixture.sum() + objective.penalty * (divergence - objective.target) ** 2
-    return loss
-
-
-def published_descent(
-    objective: SplitObjective,
-    start: Floats,
-    steps: int = STEPS,
-    step_size: float = STEP_SIZE,
-    momentum: float = MOMENTUM,
-) -> Minimum:
-    """Run the paper's SGD from ``start`` [2, d]; UserError when it diverges."""
-    import torch
-
-    embeddings = torch.from_numpy(objective.embeddings)
-    centroids = torch.tensor(start, requires_grad=True)
-    optimiser = torch.optim.SGD([centroids], lr=step_size, momentum=momentum)
-    with progress("sgd", total=steps, unit="steps") as bar:
-        for step in range(steps):
-            optimiser.zero_grad()
-            published_loss(objective, embeddings, centroids).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            if (step + 1) % _CHECK == 0 or step + 1 == steps:
-                bar.advance(step % _CHECK + 1)
-                farthest = float(centroids.detach().abs().max())
-                if not farthest < _LOST:  # NaN is lost as well
-                    raise UserError(
-                        f"SGD with step size {step_size} diverged within {step + 1:,} of {steps:,} steps at "
-                        f"{len(embeddings):,} classes: a centroid has the coordinate {farthest:.3g}, where the "
-                        f"embeddings have length 1",
-                        "use {optimiser:lbfgs}, which needs no step size",
-                    )
-    end = centroids.detach().numpy()
-    return Minimum(end, objective.evaluate(end), steps, "sgd")

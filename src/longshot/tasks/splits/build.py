@@ -30,7 +30,6 @@ from longshot.tasks.splits.atg import (
     minimise,
     on_axis,
     principal_axis,
-    published_descent,
     random_start,
     whitening,
 )
@@ -80,7 +79,6 @@ def agreement(partitions: Sequence[Parts]) -> dict[str, float]:
 
 MODES = ("principal", "paper")
 ASSIGNMENTS = ("drawn", "sorted")
-OPTIMISERS = ("lbfgs", "sgd")
 STARTS = ("principal", "random")
 TOLERANCE = 0.01  # D may miss R by this share before it counts as not reached
 _EVEN = 1e-3  # objectives this close are equal: the earlier start wins
@@ -94,7 +92,6 @@ class SplitRecipe:
     measure: str = "kl-symmetric"
     ratios: tuple[float, ...] = RATIOS
     restarts: int = 1
-    optimiser: str = "lbfgs"
     start: str = "principal"
     assignment: str | None = None
     penalty: float = 1.0
@@ -105,7 +102,6 @@ class SplitRecipe:
         check_measure(self.measure)
         for name, word, words in (
             ("mode", self.mode, MODES),
-            ("optimiser", self.optimiser, OPTIMISERS),
             ("start", self.start, STARTS),
             ("assignment", self.assignment or "drawn", ASSIGNMENTS),
         ):
@@ -186,8 +182,6 @@ class Splitter:
         starts = [random_start(objective.embeddings.shape[1], np.random.default_rng(s)) for s in streams]
         if recipe.start == "principal":
             starts[0] = on_axis(objective, self.axis).centroids
-        if recipe.optimiser == "sgd":
-            return [published_descent(objective, start) for start in starts]
         return [minimise(objective, start, self.basis) for start in starts]
 
     def _assign(
@@ -203,18 +197,13 @@ class Splitter:
     def _short_of(self, objective: SplitObjective, minimum: Minimum, recipe: SplitRecipe) -> UserError:
         """Build the error for a minimum whose divergence is not the target."""
         target = objective.target
-        if recipe.optimiser == "sgd":
-            why, remedy = "SGD did not converge", "use {optimiser:lbfgs}"
-        else:
-            why = f"with a penalty of {recipe.penalty:g} that is the nearest"
-            enough = self._enough_penalty(objective, recipe)
-            meets = f"{{penalty:{enough:g}}} reaches {target:g}, and " if enough else ""
-            remedy = f"{meets}{{mode:principal}} reaches any that can be reached"
+        enough = self._enough_penalty(objective, recipe)
+        meets = f"{{penalty:{enough:g}}} reaches {target:g}, and " if enough else ""
         return UserError(
             f"A {objective.measure} divergence of {target:g} was asked for, but the minimum of the objective on these "
             f"{len(objective.embeddings):,} class embeddings in {objective.embeddings.shape[1]:,} dimensions has "
-            f"{minimum.terms.divergence:.4g}: {why}",
-            remedy,
+            f"{minimum.terms.divergence:.4g}: with a penalty of {recipe.penalty:g} that is the nearest",
+            f"{meets}{{mode:principal}} reaches any that can be reached",
         )
 
     def _enough_penalty(self, objective: SplitObjective, recipe: SplitRecipe) -> float | None:
@@ -231,7 +220,7 @@ class Splitter:
     ) -> dict[str, Any]:
         sizes = tuple(len(part) for part in parts)
         farthest = assign(self.embeddings @ self.axis, (sizes[0], sizes[1], sizes[2]))
-        unused = {"ratios", *(("optimiser", "start", "penalty") if recipe.mode == "principal" else ())}
+        unused = {"ratios", *(("start", "penalty") if recipe.mode == "principal" else ())}
         return {
             **{name: word for name, word in dataclasses.asdict(recipe).items() if name not in unused},
             "ratios": list(recipe.ratios),

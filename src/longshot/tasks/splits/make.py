@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from longshot.base import UserError, claim_output, is_stream, progress, with_engine
-from longshot.data import Dataset, DatasetLike, TaxonomyLike, as_dataset, with_taxonomy
+from longshot.data import Dataset, TaxonomyLike, as_dataset, with_taxonomy
 from longshot.models import check_made_from
 from longshot.tasks.splits.published_splits import published_split, random_split, semantic_split
 from longshot.tasks.splits.split import KIND as SPLIT_FILE
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TARGETS = ("like", "harder_than", "learnt_accuracy")
 KINDS = (*TARGETS, "divergence", "sweep", "random", "semantic", "published")
 _DISTANT = ("divergence", "sweep")
-_RECIPE = ("mode", "measure", "assignment", "restarts", "optimiser", "start", "penalty")
+_RECIPE = ("mode", "measure", "assignment", "restarts", "start", "penalty")
 # settings that mean something to some kinds of split only
 _KINDS_OF = {
     "by": ("harder_than",),
@@ -47,7 +47,6 @@ class SplitSettings(TypedDict, total=False):
     measure: str | None
     assignment: str | None
     restarts: int | None
-    optimiser: str | None
     start: str | None
     penalty: float | None
     level: int | None
@@ -92,7 +91,6 @@ def make_split(
     measure: str | None = None,
     assignment: str | None = None,
     restarts: int | None = None,
-    optimiser: str | None = None,
     start: str | None = None,
     penalty: float | None = None,
     level: int | None = None,
@@ -154,8 +152,6 @@ def make_split(
         sorted in mode paper.
     restarts : int, at least 1, optional
         Repeat at random and say how far the splits agree.
-    optimiser : {"lbfgs", "sgd"}, optional
-        Of mode paper: sgd is the published one. Default: lbfgs.
     start : {"principal", "random"}, optional
         Of mode paper: where the optimiser begins. Default: principal.
     penalty : float, optional
@@ -222,33 +218,6 @@ def make_split(
     return splits if kind == "sweep" else splits[0]
 
 
-def estimate_split(
-    dataset: DatasetLike,
-    *,
-    sweep: Sequence[float] | None = None,
-    backbone: BackboneLike | None = None,
-    device: str = "auto",
-    **settings: Any,
-) -> dict[str, Any]:
-    """Estimate what ``make_split`` with the same parameters would take: embedding takes the time, a split seconds."""
-    chosen = {"sweep": sweep, "backbone": backbone, **settings}
-    split_kind({**dict.fromkeys((*KINDS, *_KINDS_OF)), **chosen})
-    opened = as_dataset(dataset)
-    cached, seconds, size = True, 0.0, 0
-    if backbone is not None:
-        from longshot.models import estimate_embedding
-
-        embedding = estimate_embedding(opened, backbone, device=device)
-        cached, seconds, size = embedding["cached"], embedding["seconds"], embedding["bytes"]
-    return {
-        "splits": 1 if sweep is None else len(sweep),
-        "classes": len(opened.class_ids),
-        "embedded": cached,
-        "seconds": seconds,
-        "bytes": size,
-    }
-
-
 def split_kind(settings: Mapping[str, Any]) -> str:
     """Return which of KINDS the settings of ``make_split`` choose; UserError unless it is one and all settings fit."""
     chosen = [kind for kind in KINDS if settings[kind] is not None and settings[kind] is not False]
@@ -301,7 +270,7 @@ def _distant(
     dataset: Dataset, settings: Mapping[str, Any], ratios: tuple[float, ...], features: Features
 ) -> list[Split]:
     """Make the splits at the divergences that are asked for."""
-    from longshot.tasks.splits.build import SplitRecipe, Splitter  # optimisers take half a second to import
+    from longshot.tasks.splits.build import SplitRecipe, Splitter  # SciPy takes half a second to import
 
     divergences = [settings["divergence"]] if settings["sweep"] is None else list(settings["sweep"])
     names = [f"{divergence:g}" for divergence in divergences]
