@@ -59,7 +59,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     }
     run = write_run(folder / "run", tasks=60, beds=beds, series=series, names=names, scores=True)
     trained = write_history(folder / f"net{'-z' * 60}")
-    page = report(run, folder / "page.html", images=draw_images, published="semantic", training=[trained])
+    page = report(run, folder / "page.html", images=draw_images, training=[trained])
     return run, page
 
 

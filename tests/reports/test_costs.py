@@ -141,10 +141,9 @@ def test_one_point_and_wide_spans_can_be_drawn() -> None:
         assert not re.search(r"#[0-9a-f]{6}\b", svg) and "nan" not in svg.lower()
 
 
-def test_the_page_and_the_command(run_cli: Run, run: Path, tmp_path: Path) -> None:
+def test_the_page(run: Path) -> None:
     text = render_report(read_runs(run), pictures=0)
     section = text[text.index('<section id="cost">') :]
     section = section[: section.index("</section>")]
     assert section.count('class="plot"') == 2 and section.count("<td>front</td>") == 4
     assert all(f"<td>{kind}</td>" in section for kind in KINDS)
-    assert "| Per task |" in run_cli("report", run, "--format", "md", "--layout", "cost").stdout

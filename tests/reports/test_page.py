@@ -57,7 +57,7 @@ def test_user_strings_are_escaped_everywhere(make_run: MakeRun) -> None:
     options = {"vary": True, "coarsity": True, "datasets": (f"{ATTACK}a", f"{ATTACK}b")}
     beds = {ATTACK: options, f"{ATTACK}2": {**options, "support_from": 20, "seed": 0}}
     run = make_run(beds=beds, series=series, names=[f"{ATTACK}{i}" for i in range(8)], scores=True)
-    tags = Tags(page(run, title=ATTACK, published="semantic"))
+    tags = Tags(page(run, title=ATTACK))
     assert tags.scripts == 1 and "onload" not in tags.attributes
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from longshot import statistics
 from longshot.evaluation import count_confusions, measure_confidences
-from longshot.reports import published, read_runs
+from longshot.reports import read_runs
 from longshot.reports.report_data import ReportData
 from longshot.reports.sections import Request
 from longshot.reports.sections.mistakes import calibrated, confused
@@ -250,11 +250,3 @@ def test_tasks_needed_and_stability(make_run: MakeRun) -> None:
 
 def test_one_task_says_nothing_about_enough(make_run: MakeRun) -> None:
     assert enough(request(make_run(tasks=1))) is None
-
-
-def test_published_numbers_stand_beside_tasks_of_their_shape_only(make_run: MakeRun) -> None:
-    section = difficulty(request(make_run(beds={"one": FINE}), published=published("semantic")))
-    assert section is not None
-    sheet = section.context["tables"][0]["sheet"]
-    assert all(line[0].label is not None for line in sheet.rows)
-    assert "no such table for 5-way 2-shot" in sheet.note
