@@ -53,7 +53,7 @@ FOLDERS: dict[str, str | None] = {
     "demo": "",
 }
 # what reads its options, extends a file that it has read before, or needs two runs that differ
-ELSEWHERE = {("doctor", "out"), ("compare", "markdown"), ("compare", "junit")}
+ELSEWHERE = {("compare", "markdown"), ("compare", "junit")}
 ARGUMENTS = {
     "sample": "{photos} --tasks 4 --way 3 --shot 1 --query 2",
     "split": "{photos} --random",

@@ -12,8 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from longshot.base import (
     OutputKind,
     UserError,
@@ -30,7 +28,7 @@ from longshot.base import (
     release_executors,
     switched_on,
 )
-from longshot.data import IDENTITY_VARIABLE, Dataset, as_dataset, default_identity, read_digests
+from longshot.data import IDENTITY_VARIABLE, default_identity
 
 # extra → (packages it brings, what it is for)
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -76,8 +74,6 @@ def doctor(
     report: str | Path | None = None,
     force: bool = False,
     on: str | None = None,
-    dataset: Dataset | str | Path | None = None,
-    out: str | Path | None = None,
 ) -> list[dict[str, Any]]:
     """Show what is installed, which extras work, device, cache and sandbox; or test whether the device computes right.
 
@@ -96,12 +92,8 @@ def doctor(
     force : bool
         Replace what is at ``report``, even if no self-test wrote it.
     on : ray|ray://HOST:PORT, str, optional
-        Look at a Ray cluster instead: nodes, resources, versions, processors, what they can read. One row per
+        Look at a Ray cluster instead: nodes, resources, versions and processors. One row per
         node tells what would change bytes there.
-    dataset : DATASET, Dataset, str or path, optional
-        With ``on``: whether every node can read its images.
-    out : FOLDER, path, optional
-        With ``on``: whether results can be written there. The caller alone writes them.
 
     Returns
     -------
@@ -119,9 +111,7 @@ def doctor(
         claim_output(path, _REPORT_FILE, force=force, name="report")
         return [*_machine(), *_device(device), *_selftest(device, path)]
     if on is not None and parse_on(on) != "local":
-        return look_at_cluster(parse_on(on), dataset, out)
-    if dataset is not None or out is not None:
-        raise UserError("{dataset} and {out} are looked at for a cluster", "add {on:ray}")
+        return look_at_cluster(parse_on(on))
     if report is not None:
         raise UserError("{report} is written by the self-test", "add {selftest:True}")
     tried = {extra: _try(packages) for extra, (packages, _) in EXTRAS.items() if not _missing(packages)}
@@ -314,26 +304,14 @@ def _sandbox() -> dict[str, Any]:
     return make_row("sandbox", "ok", installed.stdout.strip())
 
 
-_PROBED = 4  # images that every node is to read
-
-
-def look_at_cluster(
-    on: str, dataset: Dataset | str | Path | None, out: str | Path | None
-) -> list[dict[str, Any]]:
-    """Return one row for the cluster, one per node, and what can be read and written."""
+def look_at_cluster(on: str) -> list[dict[str, Any]]:
+    """Return one row for the cluster and one per node."""
     from longshot.base import join_cluster
 
     release_executors()  # their workers hold processors that those who answer need
     with closing(join_cluster(on, check=False)) as opened:
-        rows = [make_row("cluster", "ok", f"{on}: {opened.words()}, room for {opened.slots} workers")]
-        rows += _nodes(opened)
-        rows += [] if dataset is None else _reads(opened, as_dataset(dataset))
-    if out is not None:
-        state, verb = ("ok", "can") if is_writable(Path(out)) else ("refused", "cannot")
-        rows.append(
-            make_row("results", state, f"{out} {verb} be written here, where all results are written")
-        )
-    return rows
+        row = make_row("cluster", "ok", f"{on}: {opened.words()}, room for {opened.slots} workers")
+        return [row, *_nodes(opened)]
 
 
 def _nodes(opened: Any) -> list[dict[str, Any]]:
@@ -362,21 +340,4 @@ def _nodes(opened: Any) -> list[dict[str, Any]]:
         )
         detail = f"{problem}; {detail}" if problem else detail
         rows.append(make_row(f"node {name}", "refused" if problem else "ok", detail))
-    return rows
-
-
-def _reads(opened: Any, dataset: Dataset) -> list[dict[str, Any]]:
-    """Ask every node whether it reads the same images; one row each."""
-    probed = np.unique(np.linspace(0, len(dataset) - 1, _PROBED).astype(np.int64))
-    here = read_digests(dataset.store, probed)
-    rows = []
-    for name, there in opened.everywhere(read_digests, dataset.store, probed).items():
-        if there == here:
-            state, detail = "ok", f"reads '{dataset.name}' itself"
-        elif isinstance(there, list) and not any(digest.startswith("unreadable") for digest in there):
-            state = "other images"
-            detail = f"has other images under these names; '{dataset.name}' will be sent along"
-        else:
-            state, detail = "cannot read", f"cannot read '{dataset.name}'; its images will be sent along"
-        rows.append(make_row(f"data on {name}", state, detail))
     return rows

@@ -190,15 +190,11 @@ def plot_splits(
     backbone: BackboneLike,
     out: str | Path,
     force: bool = False,
-    of: str = "classes",
     order: str | Path | None = None,
-    references: bool = True,
-    way: int = 5,
-    shot: int = 5,
     device: str = "auto",
     engine: str | None = None,
 ) -> None:
-    """Draw the classes in the plane of their first two principal components, or how hard the splits are.
+    """Draw the classes in the plane of their first two principal components, a panel per split.
 
     Parameters
     ----------
@@ -208,11 +204,8 @@ def plot_splits(
         Dataset whose classes the splits name: a name or a path.
     backbone : str or object
         Backbone whose features give the class embeddings. Anything that ``embed`` takes.
-    of : {"classes", "hardness"}
-        What to draw: the classes (a panel per split) or hardness (a point per split). Hardness is class
-        similarity and transfer loss.
-    order, references, way, shot : optional
-        As in ``compare_splits``. References, way and shot are of hardness.
+    order : optional
+        As in ``compare_splits``.
     out : file
         Picture: FILE.png, .svg or .pdf.
     force : bool
@@ -228,60 +221,14 @@ def plot_splits(
     """
     from longshot.base import PICTURE, claim_output
     from longshot.data import as_dataset
-
-    claim_output(out, PICTURE, force=force)
-    opened = as_dataset(dataset)
-    seen = {"device": device, "engine": engine}
-    if of == "hardness":
-        shape = {"way": way, "shot": shot}
-        _plot_hardness(
-            splits, opened, Path(out), backbones=backbone, order=order, references=references, **shape, **seen
-        )
-    elif of == "classes":
-        _plot_classes(splits, opened, backbone, Path(out), order, seen)
-    else:
-        raise UserError(f"There is no picture of '{of}'; there are classes and hardness.")
-
-
-def _plot_classes(
-    splits: Sequence[str],
-    dataset: Dataset,
-    backbone: BackboneLike,
-    out: Path,
-    order: str | Path | None,
-    seen: dict[str, Any],
-) -> None:
-    """Draw one panel per split."""
     from longshot.models import embed
     from longshot.reports import SplitPanel, class_map
     from longshot.tasks import class_embeddings, open_splits
 
-    named = open_splits(splits, dataset, order=order)
-    panels = [SplitPanel(name, split.positions(dataset)) for name, split in named.items()]
-    features = embed(dataset, backbone, **seen)
-    title = f"{dataset.name}, {len(dataset.class_ids):,} classes, {features.backbone}"
-    class_map(class_embeddings(features), panels, out, title)
-
-
-def _plot_hardness(splits: Sequence[str], dataset: Dataset, out: Path, **settings: Any) -> None:
-    """Draw one point per split."""
-    from longshot.reports import HardnessPoint, hardness_map
-    from longshot.tasks import compare_splits
-
-    compared = compare_splits(splits, dataset, **settings)
-    points = [
-        HardnessPoint(
-            comparison.split,
-            hardness.frozen.mean,
-            hardness.frozen.half or 0.0,
-            hardness.transfer_loss.mean,
-            hardness.transfer_loss.half or 0.0,
-            comparison.reference,
-        )
-        for comparison in compared
-        if (hardness := comparison.hardness) is not None
-    ]
-    shape = f"{settings['way']}-way {settings['shot']}-shot"
-    if not points:
-        raise UserError(f"None of the splits can be measured by {shape} tasks", "lower {way} or {shot}")
-    hardness_map(points, out, f"{dataset.name}, {compared[0].backbone}, {shape}")
+    claim_output(out, PICTURE, force=force)
+    opened = as_dataset(dataset)
+    named = open_splits(splits, opened, order=order)
+    panels = [SplitPanel(name, split.positions(opened)) for name, split in named.items()]
+    features = embed(opened, backbone, device=device, engine=engine)
+    title = f"{opened.name}, {len(opened.class_ids):,} classes, {features.backbone}"
+    class_map(class_embeddings(features), panels, Path(out), title)

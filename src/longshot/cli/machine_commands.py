@@ -14,7 +14,7 @@ from longshot.base import FOLDER, UserError, dry_run_option, echo_json, json_opt
 
 
 @click.command()
-@verb_options("doctor", {"report": {"flags": ["-o", "--report"]}, "out": {"flags": ["--out"]}})
+@verb_options("doctor", {"report": {"flags": ["-o", "--report"]}})
 @json_option
 def doctor_command(selftest: bool, on: str | None, as_json: bool, **settings: Any) -> None:
     """Show what is installed, which extras work, the device, the cache and the sandbox.

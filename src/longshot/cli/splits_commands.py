@@ -261,13 +261,12 @@ def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
 @click.argument("splits", nargs=-1, required=True, metavar="SPLIT…")
 @verb_options("plot_splits", {"dataset": {}})
 def plot(splits: tuple[str, ...], dataset: str, out: Path, **settings: Any) -> None:
-    """Draw the classes in the plane of their first two principal components, coloured by part, or hardness.
+    """Draw the classes in the plane of their first two principal components, coloured by part.
 
     \b
     Example:
       longshot split toybox --backbone pixels --divergence 0.64 -o far.json
       longshot splits plot far.json random --dataset toybox --backbone pixels -o splits.png
-      longshot splits plot far.json --of hardness --dataset toybox --backbone pixels -o hardness.png
     """
     import longshot
 

@@ -65,14 +65,12 @@ from .tables import to_csv as to_csv  # Records of the same keys as CSV
 from .tables import to_latex as to_latex  # Several tables in one LaTeX text
 from .testbed_plots import Cloud as Cloud  # One point per task
 from .testbed_plots import DivergenceSeries as DivergenceSeries  # Accuracy (shares) at n divergences with intervals
-from .testbed_plots import HardnessPoint as HardnessPoint  # A split on two axes, each with half its interval
 from .testbed_plots import PALETTE as PALETTE  # The colours of series in files
 from .testbed_plots import SETS as SETS  # The colours of train, validation and test classes
 from .testbed_plots import SplitPanel as SplitPanel  # One split of the C classes
 from .testbed_plots import accuracy_by_divergence as accuracy_by_divergence  # Plot accuracies with their intervals
 from .testbed_plots import class_map as class_map  # Plot classes in the plane, coloured by set
 from .testbed_plots import clouds as clouds  # Plot accuracies of tasks against a divergence
-from .testbed_plots import hardness_map as hardness_map  # Plot splits by class similarity and transfer loss
 from .result_tables import metrics_sheet as metrics_sheet  # The table of all metrics
 from .result_tables import result_rows as result_rows  # A row for each testbed and series
 from .result_tables import results_sheet as results_sheet  # The table of means: series × testbeds

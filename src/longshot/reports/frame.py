@@ -7,23 +7,17 @@ cannot be written, templates are compiled each time.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import marshal
 import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import cache_from_source
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-from jinja2.bccache import Bucket, BytecodeCache
 from markupsafe import Markup
 
-from longshot.base import UserError, atomic, in_words, span
+from longshot.base import in_words, span
 from longshot.reports import svg, tables
 from longshot.statistics import percent, points
 
@@ -110,7 +104,6 @@ def environment(*folders: Path) -> jinja2.Environment:
     templates = jinja2.Environment(
         # Nothing is computed while compiling: what filters make of constants may differ from one page to the next.
         optimized=False,
-        bytecode_cache=CompiledTemplates(Path(cache_from_source(__file__)).parent),
         loader=jinja2.FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -196,42 +189,3 @@ _SHAPES = {
     "X": '<path d="M3.5 1 6 3.5 8.5 1 11 3.5 8.5 6 11 8.5 8.5 11 6 8.5 3.5 11 1 8.5 3.5 6 1 3.5z"/>',
     "*": '<path d="M6 .8 7.5 4.4 11.4 4.7 8.4 7.2 9.3 11 6 8.9 2.7 11 3.6 7.2.6 4.7 4.5 4.4z"/>',
 }
-
-
-_SEAL = 64  # characters before the code
-
-
-class CompiledTemplates(BytecodeCache):
-    """Compiled templates as files of a folder; one of another text, Python or Jinja, or damaged, is made anew."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        """Fill the bucket where a file fits it."""
-        try:
-            content = self._path(bucket).read_bytes()
-        except OSError:
-            return
-        code = content[_SEAL:]
-        if content[:_SEAL] == _seal(bucket, code):
-            bucket.code = marshal.loads(code)
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keep what was compiled, unless Python keeps nothing either or the folder cannot be written."""
-        if sys.dont_write_bytecode or bucket.code is None:
-            return
-        code = marshal.dumps(bucket.code)
-        with contextlib.suppress(OSError, UserError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with atomic(self._path(bucket)) as temporary:
-                temporary.write_bytes(_seal(bucket, code) + code)
-
-    def _path(self, bucket: Bucket) -> Path:
-        return self.folder / f"{bucket.key}.{sys.implementation.cache_tag}.template"
-
-
-def _seal(bucket: Bucket, code: bytes) -> bytes:
-    """Return what the file must begin with: a digest of code, the template's text and what compiled it."""
-    versions = f"{jinja2.__version__} {sys.version} {bucket.checksum}"
-    return hashlib.sha256(versions.encode() + code).hexdigest().encode()

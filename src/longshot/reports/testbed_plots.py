@@ -156,18 +156,6 @@ class Cloud:
     accuracy: Floats
 
 
-@dataclass(frozen=True)
-class HardnessPoint:
-    """A split on two axes, as shares, each with half its interval; ``reference``: one to hold the others against."""
-
-    label: str
-    frozen: float
-    frozen_half: float
-    transfer_loss: float
-    transfer_loss_half: float
-    reference: bool = False
-
-
 def plane(embeddings: Floats) -> tuple[Floats, Floats]:
     """Project class embeddings on two principal components: [C, d] → points [C, 2], shares of variance [2].
 
@@ -226,34 +214,6 @@ def _draw_sets(axes: Any, points: Floats, sets: Mapping[str, Ints]) -> None:
         if len(sets[name]):
             x, y = points[sets[name]].mean(axis=0)
             axes.scatter([x], [y], s=150, color=colour, marker=marker(number), edgecolor="white", linewidth=2)
-
-
-def hardness_map(points: Sequence[HardnessPoint], path: str | os.PathLike[str], title: str) -> None:
-    """Draw splits by class similarity (frozen accuracy of test classes) and transfer loss, with intervals.
-
-    Classes get more alike to the right, transfer harder upwards, so that the hardest splits are at the top right.
-    """
-    with _figure(path, 7.6, 4.6) as figure:
-        axes = figure.subplots()
-        axes.axhline(0, color=LIGHT.muted, linewidth=1, linestyle=(0, (3, 3)))
-        for number, point in enumerate(points):
-            axes.errorbar(
-                [100 * point.frozen],
-                [100 * point.transfer_loss],
-                xerr=[100 * point.frozen_half],
-                yerr=[100 * point.transfer_loss_half],
-                **series_style(number, 7 if point.reference else 10, LIGHT)
-                | {"markeredgecolor": "white" if point.reference else LIGHT.ink, "markeredgewidth": 0.8},
-                linestyle="none",
-                linewidth=1.4,
-                alpha=0.75 if point.reference else 1.0,
-                label=shorten(point.label, 34),
-            )
-        axes.invert_xaxis()
-        axes.grid()
-        axes.set(xlabel="frozen accuracy of the test classes (%): more alike →", title=title)
-        axes.set_ylabel("transfer loss (points): harder transfer →")
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def accuracy_by_divergence(

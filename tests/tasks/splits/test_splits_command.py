@@ -108,9 +108,6 @@ def test_plot_draws_a_picture(run_cli: Any, photos: Path, by_hand: Path, tmp_pat
     picture = tmp_path / "map.png"
     run_cli("splits", "plot", by_hand, "--dataset", photos, "--backbone", "pixels", "-o", picture)
     assert Image.open(picture).size[0] > 500
-    options = ("--of", "hardness", "--way", "2", "--no-references", "-o", picture)
-    run_cli("splits", "plot", by_hand, "--dataset", photos, "--backbone", "pixels", *options)
-    assert Image.open(picture).size[0] > 500
 
 
 @pytest.mark.parametrize(
