@@ -275,6 +275,7 @@ def board_command(
       longshot compete board --server https://cup.example.org --league meta-learning
     """
     from longshot.arena.remote_competition import local_time
+    from longshot.statistics import half_text
 
     board = at_server(server, token).board(phase=phase, league=league, by=by)
     rows = [
@@ -282,7 +283,7 @@ def board_command(
             "rank": "–" if line["rank"] is None else line["rank"],
             "team": line["team"],
             "score": score_text(line["score"]),
-            "interval": "" if line["half"] is None else f"± {line['half']:.4f}",
+            "interval": "" if line["half"] is None else half_text(line["half"], "plain", 4),
             "method": line["method"],
             "entries": line["entries"],
             "submitted": local_time(line["created"]),

@@ -37,7 +37,7 @@ from longshot.arena.settings import Competition, Phase, parse_time
 from longshot.arena.store import Store, note, read_secret
 from longshot.arena.submission_check import PRIVATE, FactSheet, dump_sheet, stored_sheet
 from longshot.base import UserError
-from longshot.statistics import compare_paired, plus_minus
+from longshot.statistics import compare_paired, half_text, plus_minus
 
 RankBy: TypeAlias = Literal["last", "best", "selected"]
 
@@ -425,7 +425,7 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
 
 def _half(scores: Mapping[str, Any] | None) -> str:
     half = None if scores is None else telling_half(scores["overall"], MAIN)
-    return "–" if half is None else f"± {half:.4f}"
+    return "–" if half is None else half_text(half, "plain", 4)
 
 
 def worst_run(competition: Competition, phase: str, submission: int) -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ from longshot.reports import (
     thumbnail,
     write_page,
 )
-from longshot.statistics import Correlation, Interval, plus_minus
+from longshot.statistics import Correlation, Interval, bounds_text, plus_minus
 
 if TYPE_CHECKING:
     from longshot import Testbed
@@ -132,10 +132,7 @@ def say_correlation(correlation: Correlation | None) -> str:
     """Write a correlation with its interval: ``−0.41 [−0.52, −0.28]``."""
     if correlation is None:
         return "–"
-    r, low, high = (
-        f"{number:+.2f}".replace("-", "−") for number in (correlation.r, correlation.low, correlation.high)
-    )
-    return f"{r} [{low}, {high}]"
+    return bounds_text(correlation.r, correlation.low, correlation.high, "plain", 2)
 
 
 def _plain(compositions: Mapping[str, Sequence[Composition]]) -> dict[str, list[dict[str, Any]]]:

@@ -51,8 +51,17 @@ def plus_minus(
     text = f"{scale * mean:{'+' if with_sign else ''}.{digits}f}"
     text = text.replace("-", "−") if with_sign else text
     if half is not None and not math.isnan(half):
-        text = f"{text} ± {scale * half:.{digits}f}"
-    return text if over_classes is None else f"{text} (± {scale * over_classes:.{digits}f})"
+        text = f"{text} {half_text(half, unit, digits)}"
+    return text if over_classes is None else f"{text} ({half_text(over_classes, unit, digits)})"
+
+
+def half_text(half: float, unit: Unit = "percent", digits: int = 1) -> str:
+    """Return half the width of an interval alone, where a column of its own has it.
+
+    >>> half_text(0.0062), half_text(0.0062, "plain", 4)
+    ('± 0.6', '± 0.0062')
+    """
+    return f"± {_SCALES[unit] * half:.{digits}f}"
 
 
 def percent(share: float | None, digits: int = 1) -> str:
