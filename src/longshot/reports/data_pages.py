@@ -19,8 +19,8 @@ from longshot.base import UserError, count, progress, span
 from longshot.reports import testbed_plots as plots
 from longshot.reports.frame import Section, bed_facts, write_page
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows, thumbnail
+from longshot.reports.tables import Column, SheetCell, make_sheet
 from longshot.tasks import (
-    DROP_HEADS,
     Task,
     Testbed,
     describe,
@@ -31,6 +31,8 @@ from longshot.tasks import (
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from longshot.tasks import Share
 
 
 _NAMED = 3  # classes named at each end of the class balance
@@ -113,7 +115,7 @@ def _drops(testbed: Testbed, facts: Mapping[str, Any]) -> Section | None:
     recorded = recorded_drops(facts["sampler"])
     names = [*testbed.datasets, *[""] * len(recorded)]
     draws = [
-        {"dataset": dataset, "rows": [drop.texts() for drop in drops]}
+        (dataset, make_sheet(_DROPS, drops, aria="Drops of judges and held-out networks"))
         for dataset, drops in zip(names, recorded, strict=False)
         if drops
     ]
@@ -123,9 +125,22 @@ def _drops(testbed: Testbed, facts: Mapping[str, Any]) -> Section | None:
     return Section(
         "drops",
         "For the judges, and for others",
-        {"heads": DROP_HEADS, "draws": draws, "held_out": held_out, "several": len(draws) > 1},
+        {"draws": draws, "held_out": held_out, "several": len(draws) > 1},
         "testbed_drops",
     )
+
+
+def _share_cell(share: Share, *, signed: bool = False) -> SheetCell:
+    return SheetCell(share.text(signed=signed), value=share.mean, half=share.half)
+
+
+_DROPS = (
+    Column("Network", lambda drop: drop.name),
+    Column("Part", lambda drop: drop.part),
+    Column("Uniform", lambda drop: _share_cell(drop.uniform), "percent"),
+    Column("Chosen", lambda drop: _share_cell(drop.chosen), "percent"),
+    Column("Drop", lambda drop: _share_cell(drop.drop, signed=True), "points"),
+)
 
 
 def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
@@ -374,11 +389,27 @@ def render_overlap(
     """
     a, b = meta["a"], meta["b"]
     within = a["fingerprint"] == b["fingerprint"]
-    facts = {"a": a, "b": b, "counts": counts, "meta": meta}
+    shown = [row for row in counts if row["kind"] != "similar" or meta["settings"]["backbone"]]
+    columns = (
+        Column("Kind", lambda row: row["kind"]),
+        Column("Pairs", lambda row: row["pairs"], "count"),
+        Column(f"Images of {a['name']}", lambda row: _of(row["images_a"], a["images"]), "count"),
+        Column(f"Images of {b['name']}", lambda row: _of(row["images_b"], b["images"]), "count"),
+        Column("Across classes", lambda row: row["across"], "count"),
+        Column("Across splits", lambda row: row["across_splits"], "count"),
+    )
+    facts = {"a": a, "b": b, "meta": meta, "sheet": make_sheet(columns, shown, aria="Counts")}
     sections = [Section("counts", "What they share", facts, "overlap_counts")]
     if meta["classes"]:
-        shown = list(meta["classes"])[:_CLASSES]
-        context = {"a": a, "b": b, "classes": shown, "more": len(meta["classes"]) - len(shown)}
+        related = list(meta["classes"])[:_CLASSES]
+        by_class = (
+            Column(f"Class of {a['name']}", lambda row: row["a"]),
+            Column("Relation", lambda row: row["relation"]),
+            Column(f"Class of {b['name']}", lambda row: row["b"]),
+            Column("By", lambda row: row["by"]),
+        )
+        sheet = make_sheet(by_class, related, aria="Related classes")
+        context = {"a": a, "b": b, "sheet": sheet, "more": len(meta["classes"]) - len(related)}
         sections.append(Section("classes", "Related classes", context, "overlap_classes"))
     with progress("pictures", total=None, unit="pairs") as bar:
         for kind, heading in _HEADINGS.items():
@@ -400,6 +431,10 @@ def render_overlap(
         style="overlap.css",
         sortable=True,
     )
+
+
+def _of(number: int, total: int) -> SheetCell:
+    return SheetCell(f"{number:,} of {total:,}", value=number)
 
 
 def _with_pictures(pairs: list[dict[str, Any]], images: Pictures | None) -> list[dict[str, Any]]:

@@ -68,6 +68,7 @@ from .measures import is_network_column as is_network_column  # tell whether a m
 from .measures import recorded_drops as recorded_drops  # drops that a testbed records
 from .measures import say_drops as say_drops  # drops as lines of a table
 from .measures import say_suspects as say_suspects  # the sentence on suspected images
+from .measures import Share as Share  # a mean accuracy or a difference, with half its interval
 from .dial import say_target as say_target  # Say what a dial was set to and what it met
 from .meta_dataset_samplers import BilevelClasses as BilevelClasses  # sampler: Meta-Dataset's Omniglot rule
 from .meta_dataset_samplers import HierarchicalClasses as HierarchicalClasses  # sampler: Meta-Dataset's ILSVRC rule
