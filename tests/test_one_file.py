@@ -1,4 +1,4 @@
-"""Declared once: a new sampler, method, metric or format is one file, and the commands know it from there."""
+"""Declared once: a new sampler, method, metric, format or claim is one file, a report's column one line."""
 
 from __future__ import annotations
 
@@ -255,6 +255,56 @@ def test_an_explorer_page_is_two_files(tree: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "<title>Methods" in done.stdout and 'href="/?kind=run"' in done.stdout
     assert done.stdout.split()[-3:] == ['"Method","Times"', '"first-class",1', '"protonet",1']
+
+
+def test_a_report_column_is_one_line(tree: Path) -> None:
+    """It stands on the page and in every file that is made of the table."""
+    line = '    Column("Half", lambda r: r.entry.half, "percent", 2, key="half_width"),\n'
+    anchor = '    Column("Tasks", lambda r: r.entry.n, "count", key="n"),\n'
+    change(tree, "reports/result_tables.py", anchor, line + anchor)
+    rows = json.loads(run(tree, "report", "run", "--format", "json"))
+    assert [row["half_width"] for row in rows] == pytest.approx([(r["high"] - r["low"]) / 2 for r in rows])
+    assert "half_width" in run(tree, "report", "run", "--format", "csv").splitlines()[0].split(",")
+    run(tree, "report", "run", "-o", "page.html", "--pictures", "0")
+    assert ">Half</th>" in (tree / "page.html").read_text("utf-8")
+
+
+def test_a_claim_is_one_file(tree: Path) -> None:
+    """It is measured, judged, and stands on the study's page and in its files."""
+    claim = """            Claim(
+                "above-guessing",
+                "Every task is answered better than by guessing",
+                "nowhere",
+                lambda lab: [Measured("one number", 0.25, 0.2, 0.3, 0.0001, 20)],
+            ),
+"""
+    anchor = '            Claim(\n                "drop",\n'
+    change(tree, "studies/semantic/many_way.py", anchor, claim + anchor)
+    settings = [
+        "--set",
+        "tasks=4",
+        "--set",
+        "ways=[3,5]",
+        "--set",
+        "shots=[1]",
+        "--set",
+        "methods=[protonet]",
+    ]
+    run(tree, "study", "run", "many-way-small", "greys.dots", *settings, "-o", "study")
+    assert "Every task is answered better than by guessing" in (tree / "study" / "report.html").read_text(
+        "utf-8"
+    )
+    verdicts = (tree / "study" / "tables" / "claims.csv").read_text("utf-8")
+    (line,) = [line for line in verdicts.splitlines() if line.startswith("above-guessing,")]
+    assert "confirmed" in line
+
+
+def change(tree: Path, name: str, before: str, after: str) -> None:
+    """Replace what stands once in a file of the copy."""
+    path = tree / "src" / "longshot" / name
+    text = path.read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after), encoding="utf-8")
 
 
 def column(tree: Path, method: str, name: str) -> NDArray[np.float64]:
