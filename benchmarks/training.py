@@ -27,7 +27,6 @@ from torch.utils.data import DataLoader, Dataset
 from longshot.base import Episode
 from longshot.data import open_dataset
 from longshot.training import training_settings
-from longshot.training.distributed import Team
 from longshot.training.setup import Job, prepare
 from longshot.training.steps import Stepper
 from longshot.training.training_episodes import EpisodeSource
@@ -67,8 +66,8 @@ def measure(size: int, augment: str) -> None:
     steps = STEPS[size]
     settings = training_settings(size=size, augment=augment, validation_tasks=2, device="cpu")
     job = prepare("protonet", open_dataset("toybox"), settings)
-    stepper = Stepper(job, Team())
-    ready = job.source.load(0, (0, 1))
+    stepper = Stepper(job)
+    ready = job.source.load(0)
     for _ in range(2):
         stepper.step(0, ready)
     peer: Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = iter(
@@ -76,7 +75,7 @@ def measure(size: int, augment: str) -> None:
     )
     clock = dict.fromkeys(("compute", "Longshot", "peer"), 0.0)
     stepping = total = waited = 0.0
-    with Prefetch(lambda step: job.source.load(step, (0, 1)), 0) as images:
+    with Prefetch(job.source.load, 0) as images:
         for turn in range(ROUNDS):
             start = time.perf_counter()
             for _ in range(steps):

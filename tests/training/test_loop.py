@@ -258,7 +258,6 @@ def test_a_start_that_says_its_pixels_takes_no_others(photos: Path, tmp_path: Pa
         (CALL, {"epochs": 2}, ["epochs=2 does not go here: protonet draws episodes", "use steps alone"]),
         (CALL, {"split": "tests"}, ["no split 'tests'"]),
         (CALL, {"recipe": "best"}, ["no recipe 'best'", "pmf"]),
-        (CALL, {"devices": 2}, ["1 episodes", "multiple of 2"]),
         (
             CALL,
             {"precision": "half"},

@@ -104,14 +104,13 @@ def test_a_step_is_ten_batches_of_64(colours: Path, fresh_cache: Path) -> None:
 
 def test_added_up_gradients_are_those_of_the_whole(colours: Path, fresh_cache: Path) -> None:
     """Without batch norms, whose statistics are those of 64 images, parts and the whole agree."""
-    from longshot.training.distributed import Team
     from longshot.training.steps import Stepper
 
     settings = {**SETTINGS, "network": "cnn4(width=4, norm='none')"}
     gradients = []
     for part in (64, 0):
         job = prepare("metadelta", colours, training_settings(**settings))
-        Stepper(job, Team(), part)._gradients(job.source.load(0, (0, 1)))
+        Stepper(job, part)._gradients(job.source.load(0))
         gradients.append([p.grad.clone() for p in job.network.parameters() if p.grad is not None])
     assert len(gradients[0]) == 4 + 6  # two convolutions and three layers, with their biases
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-7)

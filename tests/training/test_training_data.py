@@ -60,17 +60,9 @@ def test_every_epoch_reads_every_image_once(dataset: Dataset, images: TrainingIm
     first, second = read[:90], read[90:]
     assert sorted(first) == sorted(second) == list(range(90))
     assert not np.array_equal(first, second)
-    batch = source.load(0, (0, 1))
+    batch = source.load(0)
     expected = dataset.labels[source.rows[source.positions(0)]]
     assert np.array_equal(np.array([1, 4, 6])[batch.labels.numpy()], expected)
-
-
-def test_devices_share_a_step(dataset: Dataset, images: TrainingImages) -> None:
-    source = Shuffled(images, pool_of(dataset), 20, 0, PLAIN)
-    batch = source.load(3, (0, 1))
-    parts = [source.load(3, (rank, 4)) for rank in range(4)]
-    assert torch.equal(torch.cat([part.labels for part in parts]), batch.labels)
-    assert torch.equal(torch.cat([part.images for part in parts]), batch.images)
 
 
 def episodes(images: TrainingImages, pool: Pool, total: int = 3, **choices: object) -> EpisodeSource:
@@ -121,7 +113,7 @@ def test_an_episode_depends_on_its_number_alone(dataset: Dataset, images: Traini
 def test_an_episode_has_its_images_and_labels(dataset: Dataset, images: TrainingImages) -> None:
     source = episodes(images, pool_of(dataset, [0, 2, 3, 5, 7]))
     task = source.tasks(1)[2]
-    episode = source.load(1, (0, 1))[2]
+    episode = source.load(1)[2]
     assert episode.way == 3
     assert episode.support_label.tolist() == [0, 0, 1, 1, 2, 2]
     classes = dataset.labels[task.support.values].reshape(3, 2)

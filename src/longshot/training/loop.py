@@ -22,12 +22,11 @@ from longshot.base import (
     progress,
     write_json,
 )
-from longshot.data import Dataset, TaxonomyLike, as_dataset
+from longshot.data import Dataset, TaxonomyLike
 from longshot.models import WEIGHTS_FILE, save_checkpoint
 from longshot.statistics import Interval
 from longshot.tasks import Classes, Shape
 from longshot.training.base import Algorithm
-from longshot.training.distributed import Team, launch
 from longshot.training.folders import (
     HISTORY,
     RECORD_FORMAT,
@@ -52,7 +51,7 @@ from longshot.training.settings import (
 )
 from longshot.training.setup import Job, prepare
 from longshot.training.steps import Diverged, Stepper
-from longshot.training.training_episodes import StepData, Validation
+from longshot.training.training_episodes import Validation
 from longshot.training.training_images import Prefetch, step_seed
 
 if TYPE_CHECKING:
@@ -120,7 +119,6 @@ def train(
     checkpoint_every: int | None = None,
     seed: int = 0,
     device: str = "auto",
-    devices: int = 1,
     precision: str = "auto",
     allow_download: bool = False,
     curves: Callable[[Path], object] | None = None,
@@ -183,8 +181,6 @@ def train(
         What those tasks are and which method solves them, where it is not as the algorithm has it.
     checkpoint_every : int, at least 1, optional
         Steps between checkpoints. Default: a minute, and validations.
-    devices : int, at least 1
-        Processes that share every step.
     precision : {"auto", "float32", "bfloat16"}
         Numbers to compute with; auto: bfloat16 on accelerators that have it.
     allow_download : bool
@@ -219,32 +215,14 @@ def train(
     dataset = open_for_training(dataset, splits, taxonomy, settings.classes)
     folder = Path(out)
     before = last_saved(folder)
-    if settings.devices == 1:
-        trained = _run(prepare(algorithm, dataset, settings), Team(), folder)
-    else:
-        opened = as_dataset(dataset)
-        # Mistakes are told and images cached before any process starts.
-        check_folder(folder, prepare(algorithm, opened, settings).identity)
-        launch(settings.devices, settings.device, _member, algorithm, opened, settings, folder)
-        trained = read_trained(folder)
+    trained = _run(prepare(algorithm, dataset, settings), folder)
     if curves is not None and last_saved(folder) != before:
         curves(folder)
     return trained
 
 
-def _member(
-    team: Team,
-    device: str,
-    algorithm: str | Algorithm,
-    dataset: Dataset,
-    settings: TrainingSettings,
-    folder: Path,
-) -> None:
-    _run(prepare(algorithm, dataset, settings.model_copy(update={"device": device})), team, folder)
-
-
-def _run(job: Job, team: Team, folder: Path) -> TrainedNetwork:
-    run = _Training(job, team, folder)
+def _run(job: Job, folder: Path) -> TrainedNetwork:
+    run = _Training(job, folder)
     own = [job.device] if job.device.type == "cuda" else []
     with torch.random.fork_rng(own), torch.backends.cudnn.flags(deterministic=True, benchmark=False):
         run.resume()
@@ -256,7 +234,6 @@ def _run(job: Job, team: Team, folder: Path) -> TrainedNetwork:
 @dataclass
 class _Training:
     job: Job
-    team: Team
     folder: Path
     facts: _Facts = field(default_factory=_Facts)
     seconds: float = 0.0  # of time, which no checkpoint holds: equal trainings have equal ones
@@ -264,16 +241,13 @@ class _Training:
     def resume(self) -> None:
         """Go on from the checkpoint of the folder, or begin one."""
         job = self.job
-        if self.team.leads:
-            check_folder(self.folder, job.identity)
+        check_folder(self.folder, job.identity)
         loaded = load_state(self.folder, job.network, job.optimiser)
         if loaded is not None:
             self.facts, self.seconds = _Facts(**loaded[0]), read_seconds(self.folder)
             if self.facts.step < job.steps and not self._out_of_time():
                 self.facts.finished = False  # the same training with more steps or minutes
             job.source.restore(self.facts.step, loaded[1])
-        if not self.team.leads:
-            return
         with explain_disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         cut_history(self.folder / HISTORY, self.facts.records)
@@ -290,29 +264,25 @@ class _Training:
     def go(self) -> None:
         """Run all steps that are missing."""
         job, facts = self.job, self.facts
-        stepper = Stepper(job, self.team, facts.part or job.part)
-        share = (self.team.rank, self.team.size)
+        stepper = Stepper(job, facts.part or job.part)
         began, saved = time.monotonic() - self.seconds, time.monotonic()
         every = max(1, job.validate_every // _RECORDS)
 
-        if facts.step == 0 and job.algorithm.judges_start and job.validation is not None and self.team.leads:
+        if facts.step == 0 and job.algorithm.judges_start and job.validation is not None:
             self._judge(job.validation)
-
-        def load(step: int) -> StepData:
-            return job.source.load(step, share)
 
         bar: Progress
         with (
-            Prefetch(load, facts.step) as images,
+            Prefetch(job.source.load, facts.step) as images,
             progress("train", job.steps, "steps") as bar,
-            heartbeat(self.folder if self.team.leads else None, "train", bar.state),
+            heartbeat(self.folder, "train", bar.state),
         ):
             bar.skip(facts.step)
             stop = facts.step >= job.steps
             while not stop:
                 job.source.begin(facts.step, job.network)
                 data = images.take(min(job.source.horizon(facts.step), job.steps))
-                torch.manual_seed(step_seed(job.settings.seed, facts.step, 1_000 + self.team.rank))
+                torch.manual_seed(step_seed(job.settings.seed, facts.step, 1_000))
                 try:
                     loss, accuracy, rate = stepper.step(facts.step, data)
                 except Diverged as trouble:
@@ -320,7 +290,7 @@ class _Training:
                 facts.step, facts.part = facts.step + 1, stepper.part
                 facts.loss, facts.accuracy = facts.loss + loss, facts.accuracy + accuracy
                 facts.counted += 1
-                self.seconds = self.team.share(time.monotonic() - began)
+                self.seconds = time.monotonic() - began
                 stop = facts.step >= job.steps or self._out_of_time()
                 judged = job.validation is not None and (stop or facts.step % job.validate_every == 0)
                 if judged or stop or facts.step % every == 0:
@@ -332,11 +302,10 @@ class _Training:
                     self._checkpoint()
                     saved = time.monotonic()
         facts.finished = True
-        if self.team.leads:
-            if job.validation is None:
-                facts.best_step = facts.step
-                self._keep()
-            self._checkpoint()
+        if job.validation is None:
+            facts.best_step = facts.step
+            self._keep()
+        self._checkpoint()
 
     def _out_of_time(self) -> bool:
         minutes = self.job.settings.minutes
@@ -345,9 +314,6 @@ class _Training:
     def _record(self, rate: float, judged: bool, began: float) -> None:
         """Validate where it is time, keep the network if it is the best, and write a line of history."""
         facts = self.facts
-        if not self.team.leads:
-            facts.loss = facts.accuracy = facts.counted = 0
-            return
         accuracy = None
         if judged and self.job.validation is not None:
             accuracy = self._judge(self.job.validation)
@@ -397,11 +363,9 @@ class _Training:
         save_checkpoint(self.folder, self.job.network, story)
 
     def _checkpoint(self) -> None:
-        if self.team.leads:
-            self._write_record()
-            save_state(
-                self.folder, self.job.network, self.job.optimiser, self.job.source.state(), vars(self.facts)
-            )
+        self._write_record()
+        job = self.job
+        save_state(self.folder, job.network, job.optimiser, job.source.state(), vars(self.facts))
 
     def _note(self, loss: float) -> str:
         best = "" if self.facts.best is None else f", validation {100 * self.facts.best:.1f} %"

@@ -118,7 +118,6 @@ class TrainingSettings(Record):
     seed: Annotated[int, Field(ge=0)] = 0
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    devices: Count = 1
     allow_download: bool = False
 
     @property

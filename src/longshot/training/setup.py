@@ -26,7 +26,6 @@ from longshot.data import Dataset, as_dataset
 from longshot.models import Network, cached_pixels, content_of, count_flops, count_parameters, row_positions
 from longshot.tasks import Pool, Shape, UniformClasses
 from longshot.training.base import Algorithm, TrainingDefaults, get_algorithm
-from longshot.training.distributed import Team, check_devices
 from longshot.training.settings import (
     TrainingSettings,
     choose_classes,
@@ -97,7 +96,6 @@ def prepare(
     shape = choose_shape(chosen, settings)
     notes: list[str] = []
     train, held = choose_classes(data, settings, shape, notes)
-    check_devices(settings.devices, device, recipe.batch, "episodes" if chosen.episodic else "images")
     network, transform = _network(settings, chosen)
     if settings.rotations:
         check_square(transform)
@@ -331,13 +329,13 @@ def estimate_training(
     algorithm: str | Algorithm, dataset: Dataset | str | Path, settings: TrainingSettings
 ) -> dict[str, Any]:
     """Estimate steps per second, time and disk of a training by a few steps on black pictures; nothing is written."""
-    job = prepare(algorithm, dataset, settings.model_copy(update={"devices": 1}), blank=True)
-    stepper = Stepper(job, Team())
+    job = prepare(algorithm, dataset, settings, blank=True)
+    stepper = Stepper(job)
     spent: list[float] = []
     while len(spent) < 2 or (len(spent) <= _STEPS and sum(spent) < _SECONDS):
         start = time.monotonic()
         job.source.begin(len(spent), job.network)
-        stepper.step(len(spent), job.source.load(len(spent), (0, 1)))
+        stepper.step(len(spent), job.source.load(len(spent)))
         spent.append(time.monotonic() - start)
     step = float(np.median(spent[1:]))  # the first one pays for what the later ones find ready
     seconds = job.steps * step

@@ -1,4 +1,4 @@
-"""One step of training: loss, gradients (in parts where memory is short, averaged over devices), update.
+"""One step of training: loss, gradients (in parts where memory is short), update.
 
 Optimisers and schedules are short strings: ``sgd(lr=0.1, momentum=0.9)``, ``step(at=[0.7, 0.9], factor=0.1)``. A
 schedule is a pure function of the step, so there is nothing of it to save and a resumed run cannot drift from it.
@@ -24,7 +24,6 @@ from longshot.base import (
     parse_call,
 )
 from longshot.training.base import ImageBatch, ParameterGroup
-from longshot.training.distributed import Team
 from longshot.training.training_episodes import StepData
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ class Diverged(Exception):
 class Stepper:
     """Does the steps of a job. ``part``: images or episodes computed at a time, 0 for all of them."""
 
-    def __init__(self, job: Job, team: Team, part: int = 0) -> None:
-        self.job, self.team, self.part = job, team, part
+    def __init__(self, job: Job, part: int = 0) -> None:
+        self.job, self.part = job, part
         self.rates = [float(group["lr"]) for group in job.optimiser.param_groups]
         self.parameters = [p for p in job.network.parameters() if p.requires_grad]
 
@@ -52,7 +51,6 @@ class Stepper:
         job = self.job
         factor = job.factor(step)
         loss, accuracy = self._gradients(data)
-        self._average(loss, accuracy)
         numbers = (float(loss), float(accuracy), self.rates[0] * factor)
         if not math.isfinite(numbers[0]):
             raise Diverged(step, numbers[0], numbers[2])
@@ -104,14 +102,6 @@ class Stepper:
             loss += outcome.loss.detach() * weight
             accuracy += outcome.accuracy.detach() * weight
         return loss, accuracy
-
-    def _average(self, loss: torch.Tensor, accuracy: torch.Tensor) -> None:
-        """Average gradients, numbers and running statistics over the devices, so that all stay the same network."""
-        if self.team.size == 1:
-            return
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        buffers = [buffer for buffer in self.job.network.buffers() if buffer.is_floating_point()]
-        self.team.average([*gradients, *buffers, loss, accuracy])
 
 
 def _count(data: StepData) -> int:

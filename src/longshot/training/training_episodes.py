@@ -37,12 +37,12 @@ StepData: TypeAlias = ImageBatch | Sequence[Episode]
 
 
 class TrainingSource(ABC):
-    """What a step is trained on. ``share`` = (rank, devices) takes one device's part of every step."""
+    """What a step is trained on."""
 
-    total: int  # images or episodes of a step over all devices
+    total: int  # images or episodes of a step
 
     @abstractmethod
-    def load(self, step: int, share: tuple[int, int]) -> StepData:
+    def load(self, step: int) -> StepData:
         """Read the data of one step to the device; called from another thread."""
 
     def horizon(self, step: int) -> int:
@@ -95,11 +95,10 @@ class Shuffled(TrainingSource):
             self._epochs = {**previous, number: order}
         return self._epochs[number]
 
-    def load(self, step: int, share: tuple[int, int]) -> ImageBatch:
-        """Read this device's images of the step."""
-        rank, devices = share
-        positions = np.array_split(self.positions(step), devices)[rank]
-        generator = step_generator(self.seed, step, 1 + rank)
+    def load(self, step: int) -> ImageBatch:
+        """Read the images of the step."""
+        positions = self.positions(step)
+        generator = step_generator(self.seed, step, 1)
         images = self.images.read(self.rows[positions], self.augment, generator)
         return ImageBatch(images, torch.from_numpy(self.labels[positions]).to(images.device))
 
@@ -141,15 +140,11 @@ class EpisodeSource(TrainingSource):
             episodes.append(self.current[1].take([position]))
         return episodes
 
-    def load(self, step: int, share: tuple[int, int]) -> list[Episode]:
-        """Read this device's episodes of the step."""
-        rank, devices = share
-        share_of_step = np.array_split(np.arange(self.total), devices)[rank]
-        tasks = self.tasks(step)
-        # A stream per episode, not per device: the pictures do not depend on how many devices share the work.
+    def load(self, step: int) -> list[Episode]:
+        """Read the episodes of the step, each with a stream of its own."""
         return [
-            read_episode(self.images, tasks[i], self.augment, step_generator(self.seed, step, 1 + i))
-            for i in share_of_step.tolist()
+            read_episode(self.images, task, self.augment, step_generator(self.seed, step, number))
+            for number, task in enumerate(self.tasks(step), 1)
         ]
 
     def horizon(self, step: int) -> int:

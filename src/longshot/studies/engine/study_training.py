@@ -264,7 +264,7 @@ def check_options(networks: Mapping[str, NetworkType], closed: tuple[str, ...] =
     """Raise UserError for an option that ``longshot.train`` does not have, or that the study sets itself."""
     from longshot.training import TrainingSettings
 
-    closed = (*closed, "seed", "device", "devices")  # the study's own
+    closed = (*closed, "seed", "device")  # the study's own
     options = [option for option in TrainingSettings.model_fields if option not in closed]
     for name, network in networks.items():
         unknown = [option for option in network.options if option not in options]
