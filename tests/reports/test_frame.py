@@ -178,7 +178,7 @@ class TestOverlap:
     META: dict[str, Any] = {  # noqa: RUF012
         "a": {"name": "left", "fingerprint": "1"},
         "b": {"name": "right", "fingerprint": "2"},
-        "classes": [{"number": number} for number in range(201)],
+        "classes": [{"a": f"a{n}", "relation": "name", "b": f"b{n}", "by": "name"} for n in range(201)],
     }
 
     def sections(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[str, list[Any]]:
@@ -206,7 +206,7 @@ class TestOverlap:
         assert title == "Overlap of left and right"
         assert [section.name for section in shown] == ["counts", "classes", "exact", "near"]
         classes, exact = shown[1].context, shown[2].context
-        assert (len(classes["classes"]), classes["more"]) == (200, 1)
+        assert (len(classes["sheet"].rows), classes["more"]) == (200, 1)
         assert ([pair["key_b"] for pair in exact["pairs"]], exact["more"]) == (["b0", "b1"], 1)
         assert exact["pairs"][0]["source_a"] != exact["pairs"][0]["source_b"]
 
