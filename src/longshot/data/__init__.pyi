@@ -27,7 +27,7 @@ from .formats.meta_dataset import SPEC_SPLITS as SPEC_SPLITS  # Longshot's names
 from .formats.meta_dataset import Spec as Spec  # A source of Meta-Dataset: its classes, splits and graph
 from .formats.meta_dataset import read_spec as read_spec  # Read a `dataset_spec.json` of Meta-Dataset
 from .formats.meta_dataset import spec_dataset as spec_dataset  # Build a dataset of rows class by class
-from .derived import VIEW_ENDING as VIEW_ENDING
+from .opening import VIEW_ENDING as VIEW_ENDING
 from .derived import VIEW_KIND as VIEW_KIND
 from .derived import ViewFile as ViewFile  # What a view file holds
 from .derived import ViewFormat as ViewFormat  # The format of view files, recognised by their ending
