@@ -23,12 +23,12 @@ ROOMS = {  # room → what its functions are about, those that users call (all t
     "longshot.statistics": (
         "Statistics: arrays in, numbers out.",
         "Calibration Comparison ConfusedPair Confusion Correlation CriticalDifference DatasetDifficulty "
-        "Drop Group Interval Rolling Slope Stability benjamini_hochberg block_ranks bootstrap "
-        "bootstrap_interval breakdown calibration clustered_interval compare_many compare_paired "
+        "Drop Interval Rolling Slope Stability benjamini_hochberg block_ranks bootstrap "
+        "calibration compare_many compare_paired "
         "class_interval confidences confusion correlation critical_difference dataset_difficulty drops "
         "fewest_tasks holm mean_interval meta_dataset_ranks most_confused normal_interval quantile_bins "
-        "ranking_stability rolling_mean sign_flip_test sign_flip_tests slope smallest_p spread "
-        "tasks_needed tasks_to_decide unpaired_difficulty welch wilson worst_mean",
+        "ranking_stability rolling_mean sign_flip_test sign_flip_tests slope smallest_p "
+        "tasks_needed tasks_to_decide unpaired_difficulty welch wilson",
     ),
 }
 

@@ -15,24 +15,30 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from longshot.data.toybox import FOLDER, SEED, VERSION, draw_class, draw_classes, open_toybox
-from longshot.data.toybox.photographs import (
-    FAMILIES,
+from longshot.data.toybox import (
+    FOLDER,
     IMAGES,
+    SEED,
+    VERSION,
+    draw_class,
+    draw_classes,
+    open_toybox,
+    species,
+)
+from longshot.data.toybox.photographs import (
     OWNERS,
     VIEWPOINTS,
     Photograph,
     build,
-    class_ids,
-    columns,
     photograph,
     plan,
-    splits,
     toy,
 )
 
+CLASS_IDS = tuple(species())
+FAMILIES = {class_id.split("/")[0] for class_id in CLASS_IDS}
 CLEAN = Photograph("front", False, False, False, False, "centred", 1, "ben", 0)
-SAMPLE = class_ids()[::12]  # two classes of each family
+SAMPLE = CLASS_IDS[::12]  # two classes of each family
 
 
 def mean_change(**change: object) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -51,7 +57,7 @@ def sharpness(images: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def test_ten_families_of_24_classes_on_three_levels() -> None:
-    ids = class_ids()
+    ids = CLASS_IDS
     assert len(ids) == 240
     assert all(len(class_id.split("/")) == 3 for class_id in ids)
     assert set(Counter(class_id.split("/")[0] for class_id in ids).values()) == {24}
@@ -59,12 +65,12 @@ def test_ten_families_of_24_classes_on_three_levels() -> None:
 
 
 def test_splits_keep_genera_whole_and_families_everywhere() -> None:
-    parts = splits()
+    parts = open_toybox().splits
     assert {name: len(ids) for name, ids in parts.items()} == {"train": 120, "validation": 60, "test": 60}
-    assert sorted(sum(parts.values(), ())) == list(class_ids())
+    assert sorted(sum(parts.values(), ())) == list(CLASS_IDS)
     genera = {name: Counter(i.rsplit("/", 1)[0] for i in ids) for name, ids in parts.items()}
     assert all(set(count.values()) == {6} for count in genera.values())
-    assert all({g.split("/")[0] for g in count} == set(FAMILIES) for count in genera.values())
+    assert all({g.split("/")[0] for g in count} == FAMILIES for count in genera.values())
 
 
 # One class of each family: mean red, green and blue of its first photograph in version 2.
@@ -86,13 +92,13 @@ DRAWN_IN_VERSION_2 = {
 def test_pictures_are_those_of_this_version(index: int) -> None:
     """Who changes a picture raises VERSION. On another processor single pixels may be rounded differently."""
     assert VERSION == 2
-    image = photograph(class_ids()[index], plan(index, SEED)[0], (SEED, index, 1, 0))
+    image = photograph(CLASS_IDS[index], plan(index, SEED)[0], (SEED, index, 1, 0))
     # 0.01 of a grey level in the mean: 70 of the 7,056 pixels off by one
     np.testing.assert_allclose(image.mean(axis=(0, 1)), DRAWN_IN_VERSION_2[index], atol=0.01)
 
 
 def test_no_two_classes_have_the_same_parts() -> None:
-    assert len({repr(build(class_id)) for class_id in class_ids()}) == 240
+    assert len({repr(build(class_id)) for class_id in CLASS_IDS}) == 240
 
 
 @pytest.mark.parametrize("index", [0, 1, 2, 3, 101, 239])
@@ -183,7 +189,7 @@ def test_an_owner_has_a_style() -> None:
 
 def test_species_of_a_genus_look_more_alike_than_families() -> None:
     """The mean difference of fronts in the same pose, pixel by pixel."""
-    fronts = {c: photograph(c, CLEAN, (7, 0)).astype(float) for c in splits()["test"]}
+    fronts = {c: photograph(c, CLEAN, (7, 0)).astype(float) for c in open_toybox().splits["test"]}
     ids = list(fronts)
     near = [
         np.abs(fronts[a] - fronts[b]).mean()
@@ -205,22 +211,25 @@ def test_a_class_drawn_by_any_process_has_the_bytes_of_the_class_drawn_alone(tmp
     draw_classes(tmp_path, [9, 100, 3, 123], workers=2)
     assert {path.stem for path in tmp_path.iterdir()} == {f"class-{n:03d}" for n in (3, 9, 100, 123)}
     toy.cache_clear()
-    assert np.array_equal(np.load(tmp_path / "class-123.npy"), draw_class(123, class_ids()[123]))
+    assert np.array_equal(np.load(tmp_path / "class-123.npy"), draw_class(123, CLASS_IDS[123]))
 
 
 def test_the_shipped_attributes_are_those_of_the_plan() -> None:
     planned = [shot for index in range(240) for shot in plan(index, SEED)]
     attributes = open_toybox().attributes
     assert attributes is not None
-    assert attributes.to_pydict() == columns(planned)
+    assert attributes.to_pydict() == {
+        field.name: [getattr(shot, field.name) for shot in planned]
+        for field in dataclasses.fields(Photograph)
+    }
 
 
 def test_the_cached_dataset_holds_what_was_planned_and_drawn() -> None:
     dataset = open_toybox()
-    assert (len(dataset), dataset.class_ids) == (12000, class_ids())
-    assert dataset.keys[50 * 17 + 3].as_py() == f"{class_ids()[17]}/03"
+    assert (len(dataset), dataset.class_ids) == (12000, CLASS_IDS)
+    assert dataset.keys[50 * 17 + 3].as_py() == f"{CLASS_IDS[17]}/03"
     assert dataset.attributes is not None
-    assert np.array_equal(np.asarray(dataset.image(17 * IMAGES + 3)), draw_class(17, class_ids()[17])[3])
+    assert np.array_equal(np.asarray(dataset.image(17 * IMAGES + 3)), draw_class(17, CLASS_IDS[17])[3])
     assert dataset.taxonomy is not None
     assert len(dataset.taxonomy.groups(dataset.class_ids)) == 40
     assert len(dataset.split_classes("test")) == 60
@@ -253,7 +262,7 @@ def test_two_processes_at_once_draw_every_class_once(tmp_path: Path) -> None:
     output = "".join(process.communicate(timeout=120)[0] for process in started)
     assert sorted(output.split("\n")) == ["", "drew 3", "drew 4", "drew 5"]
     file = tmp_path / "toybox" / FOLDER / "class-004.npy"
-    assert np.array_equal(np.load(file), draw_class(4, class_ids()[4]))
+    assert np.array_equal(np.load(file), draw_class(4, CLASS_IDS[4]))
 
 
 def test_a_killed_process_leaves_whole_classes_and_the_next_goes_on(tmp_path: Path) -> None:
@@ -267,7 +276,7 @@ def test_a_killed_process_leaves_whole_classes_and_the_next_goes_on(tmp_path: Pa
     assert output == "drew 4\n"
     for index in (3, 4):
         file = tmp_path / "toybox" / FOLDER / f"class-{index:03d}.npy"
-        assert np.array_equal(np.load(file), draw_class(index, class_ids()[index]))
+        assert np.array_equal(np.load(file), draw_class(index, CLASS_IDS[index]))
 
 
 def _fill(cache: Path, numbers: list[str]) -> subprocess.Popen[str]:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from longshot.data import image_digests, toybox
-from longshot.data.toybox import ToyStore, drawn_classes, open_toybox
-from longshot.data.toybox.photographs import IMAGES
+from longshot.data.toybox import IMAGES, ToyStore, drawn_classes, open_toybox
 
 Draw = Callable[[int, str], np.ndarray]
 

@@ -74,13 +74,6 @@ class TestCorrelation:
         relation = correlation(x, y, "spearman")
         assert (relation.r, relation.p) == pytest.approx((reference.statistic, reference.pvalue))
 
-    @pytest.mark.parametrize("kind", ["pearson", "spearman"])
-    def test_both_intervals_agree_on_many_tasks(self, kind: str) -> None:
-        x, y = data(300)
-        fisher = correlation(x, y, kind)  # type: ignore[arg-type]
-        resampled = correlation(x, y, kind, interval="bootstrap", resamples=600)  # type: ignore[arg-type]
-        assert (resampled.low, resampled.high) == pytest.approx((fisher.low, fisher.high), abs=0.04)
-
     def test_fisher_covers_spearman_as_promised(self) -> None:
         rng = np.random.default_rng(3)
         truth = 6 / np.pi * np.arcsin(0.6 / 2)  # Spearman of a normal pair with Pearson 0.6
@@ -174,20 +167,6 @@ class TestEdgesOfCorrelations:
         assert (relation.r, relation.p) == pytest.approx((reference.statistic, reference.pvalue))
         assert np.isnan([relation.low, relation.high]).all()
         assert relation.reason == "Fisher's interval needs at least 4 pairs"
-
-    @pytest.mark.parametrize("kind", ["pearson", "spearman"])
-    def test_the_bootstrap_is_the_quantiles_of_resampled_pairs(self, kind: str) -> None:
-        x, y = data(9)
-        relation = correlation(x, y, kind, interval="bootstrap", resamples=150, seed=4, level=0.9)  # type: ignore[arg-type]
-        rows = np.random.default_rng(4).integers(0, 9, (150, 9))
-        rank = stats.rankdata if kind == "spearman" else np.asarray
-        drawn_r = [np.corrcoef(rank(x[row]), rank(y[row]))[0, 1] for row in rows]
-        assert (relation.low, relation.high) == pytest.approx(tuple(np.quantile(drawn_r, [0.05, 0.95])))
-
-    def test_a_resample_without_variation_counts_as_no_relation(self) -> None:
-        # Of 27 resamples of three pairs, three repeat one pair: they count as r = 0, all others as r = ±1.
-        relation = correlation([0, 1, 2], [0, 1, 2], interval="bootstrap", resamples=400, level=0.99)
-        assert (relation.low, relation.high) == (0, pytest.approx(1))
 
     @pytest.mark.parametrize(("jitter", "constant"), [(1e-7, True), (1e-4, False)])
     def test_rounding_is_no_variation(self, jitter: float, constant: bool) -> None:

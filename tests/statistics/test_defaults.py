@@ -13,19 +13,13 @@ import pytest
 from longshot import statistics
 
 DEFAULTS = {
-    "bootstrap_interval": {"method": "bca", "level": 0.95, "resamples": 9999, "seed": 0},
-    "bootstrap": {"method": "bca", "level": 0.95, "resamples": 9999, "seed": 0},
-    "breakdown": {"bins": 4, "limit": 12, "ties": "split", "level": 0.95},
+    "bootstrap": {"level": 0.95, "resamples": 9999, "seed": 0},
     "calibration": {"bins": 15},
-    "clustered_interval": {"level": 0.95},
     "compare_many": {"higher_is_better": True, "level": 0.95, "resamples": 9999, "seed": 0},
     "compare_paired": {"higher_is_better": True, "level": 0.95, "resamples": 9999, "seed": 0},
     "correlation": {
         "kind": "pearson",
-        "interval": "fisher",
         "level": 0.95,
-        "resamples": 9999,
-        "seed": 0,
     },
     "critical_difference": {"alpha": 0.05, "higher_is_better": True},
     "dataset_difficulty": {"level": 0.95},
@@ -44,7 +38,6 @@ DEFAULTS = {
     "tasks_to_decide": {"comparisons": 1, "level": 0.05, "power": 0.8},
     "welch": {"level": 0.95},
     "wilson": {"level": 0.95},
-    "worst_mean": {"share": 0.1},
 }
 FUNCTIONS = [name for name in statistics.__all__ if inspect.isfunction(getattr(statistics, name))]
 MODULES = sorted(path.stem for path in Path(statistics.__file__).parent.glob("[a-z]*.py"))

@@ -32,7 +32,7 @@ from longshot.base import (
     read_json,
     write_json,
 )
-from longshot.data import VIEW_ENDING, Dataset, ViewFile, image_digests, source_path
+from longshot.data import VIEW_ENDING, Dataset, image_digests, source_path
 
 if TYPE_CHECKING:
     from longshot.models import Suspects
@@ -65,6 +65,8 @@ def review_file(dataset: Dataset) -> Path:
     """Return where the decisions about a dataset are stored, whether or not there are any yet."""
     source = dataset.source
     while (path := source_path(source)) is not None and path.name.endswith(VIEW_ENDING) and path.is_file():
+        from longshot.data import ViewFile  # a format, which needs what reads all formats
+
         source = read_json(ViewFile, path, "The view").source
     if path is not None:
         beside = path.with_name(f"{path.name}{REVIEW_ENDING}")

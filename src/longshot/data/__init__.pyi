@@ -27,7 +27,7 @@ from .formats.meta_dataset import SPEC_SPLITS as SPEC_SPLITS  # Longshot's names
 from .formats.meta_dataset import Spec as Spec  # A source of Meta-Dataset: its classes, splits and graph
 from .formats.meta_dataset import read_spec as read_spec  # Read a `dataset_spec.json` of Meta-Dataset
 from .formats.meta_dataset import spec_dataset as spec_dataset  # Build a dataset of rows class by class
-from .derived import VIEW_ENDING as VIEW_ENDING
+from .opening import VIEW_ENDING as VIEW_ENDING
 from .derived import VIEW_KIND as VIEW_KIND
 from .derived import ViewFile as ViewFile  # What a view file holds
 from .derived import ViewFormat as ViewFormat  # The format of view files, recognised by their ending
@@ -104,7 +104,7 @@ from .taxonomy.distances import by_images as by_images  # Tell whether a distanc
 from .taxonomy.distances import class_distances as class_distances  # Compute the distances between all classes
 from .taxonomy.distances import lowest_common_ancestors as lowest_common_ancestors  # Return the node above each pair
 from .taxonomy.distances import reduce_taxonomy as reduce_taxonomy  # Keep one shortest path per class, or all
-from .taxonomy.picture import draw_taxonomy as draw_taxonomy  # Draw a taxonomy as rings: PNG, SVG or PDF
+from .taxonomy.picture import draw_taxonomy as draw_taxonomy  # Draw a taxonomy as a tree: PNG, SVG or PDF
 from .taxonomy.readers import EDGES as EDGES  # People write and correct such files by hand
 from .taxonomy.readers import is_taxonomy_file as is_taxonomy_file  # Tell whether a file is a taxonomy, not a dataset
 from .taxonomy.readers import read_ids as read_ids  # Read the first column of a text or CSV file, in order, each once

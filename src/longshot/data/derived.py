@@ -32,9 +32,8 @@ from longshot.base import (
 )
 from longshot.data.dataset import Dataset
 from longshot.data.formats.base import Format
-from longshot.data.opening import take_rows
+from longshot.data.opening import VIEW_ENDING, take_rows
 
-VIEW_ENDING = ".view.json"
 VIEW_KIND = OutputKind("view of a dataset", {VIEW_ENDING: has_json(longshot="view")}, bare=False)
 
 

@@ -27,9 +27,9 @@ from longshot.base import (
 from longshot.data import registry
 from longshot.data.dataset import Dataset, check_identity, default_identity
 from longshot.data.formats import make_format, open_unnamed, recognise, split_spec
-from longshot.data.label_tables import TABLES, open_table
 from longshot.data.stores import RowsStore, escape_name, unescape_name
-from longshot.data.trees import archive_stem, is_archive
+
+VIEW_ENDING = ".view.json"  # of a file that says which part of a dataset to take
 
 
 def take_rows(dataset: Dataset, rows: Ints, **changes: Any) -> Dataset:
@@ -248,6 +248,8 @@ def open_located(source: str, *, name: str | None = None, refresh: bool = False)
     url = url_in(source)
     if url is not None:
         return _load_remote(source, url, name, refresh)
+    from longshot.data.trees import archive_stem, is_archive  # which toybox does without
+
     path = Path(source)
     spec = None if path.exists() else split_spec(source)
     form = make_format(spec[0]) if spec else recognise(path)
@@ -259,12 +261,13 @@ def open_located(source: str, *, name: str | None = None, refresh: bool = False)
         return dataset if dataset.taken_for else replace(dataset, taken_for=form.title)
     name = name or registry.name_of(escape_name(source))
     called = name or escape_name(archive_stem(path) if is_archive(path) else path.stem)
-    kind = path.suffix.lower()
     if path.is_dir():
         return open_unnamed(path, name or escape_name(path.name) or "root", refresh=refresh)
     if is_archive(path):
         return open_unnamed(path, called, refresh=refresh)
-    if kind in TABLES:
+    from longshot.data.label_tables import TABLES, open_table
+
+    if path.suffix.lower() in TABLES:
         return open_table(path, called)
     raise UserError(
         f"{escape_name(source)} is no dataset that Longshot opens: a folder, .zip, .tar, .tar.gz, .csv, .tsv, .parquet "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 import longshot
+from longshot import AllShape
 from longshot.base import (
     UserError,
     claim_folder,
@@ -23,7 +24,6 @@ from longshot.base import (
 from longshot.evaluation import ClassScore, count_confusions, score_classes
 from longshot.models import open_backbone
 from longshot.statistics import ConfusedPair, Interval, mean_interval, most_confused
-from longshot.tasks import AllShape
 
 if TYPE_CHECKING:
     from longshot import Dataset, Results, Testbed

@@ -394,7 +394,6 @@ def make_account(
         share = bootstrap(
             len(loss),
             lambda rows: np.minimum(explained[rows].sum(1) / np.maximum(loss[rows].sum(1), 1e-12), 1.0),
-            method="percentile",
         )
     return Account(
         name,

@@ -33,7 +33,7 @@ from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.metrics.base import Metric, ScoredQueries
 from longshot.evaluation.run_inputs import FeatureSource
 from longshot.evaluation.units import Unit, ragged_list
-from longshot.models import Gatherer, ImageMethod, Method, padded_batches, prepare_fixed_norms, read_pixels
+from longshot.models import Gatherer, ImageMethod, Method, padded_batches
 
 if TYPE_CHECKING:
     from longshot.base import Ragged
@@ -309,6 +309,8 @@ class ImageSource:
         network = self.backbone.network()
         if self.backbone.channels_last:  # a third faster on a CPU
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        from longshot.models import prepare_fixed_norms
+
         prepare_fixed_norms(network)
         return network
 
@@ -368,6 +370,8 @@ class ImageSource:
         """Read images as bytes, each thread through its own copy of the store; [n, H, W, 3]."""
         if self._decoded is not None:
             return self._decoded[rows if self._where is None else self._where[rows]]
+        from longshot.models import read_pixels
+
         if not hasattr(self._local, "store"):
             self._local.store = copy.deepcopy(self.dataset.store)
         transform = self.backbone.transform
@@ -401,6 +405,8 @@ class _StoreOnly:
 
 def sent_images(backbone: ModuleBackbone, network: Network, store: ImageStore) -> ImageSource:
     """Build the source in a worker of a cluster: the network came along, images are read task by task."""
+    from longshot.models import prepare_fixed_norms
+
     source = ImageSource(backbone, cast("Dataset", _StoreOnly(store)))
     prepare_fixed_norms(network)
     source.__dict__.update(network=network, _decoded=None)  # cached properties of a frozen dataclass

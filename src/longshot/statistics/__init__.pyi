@@ -1,10 +1,8 @@
 """What other rooms may use of this one, a line each."""
 
 from .association import Correlation as Correlation  # A correlation with its interval
-from .association import Group as Group  # The tasks that share a value, or a range of values, of some column
 from .association import Rolling as Rolling  # Means over a window that slides along sorted x
 from .association import Slope as Slope  # The least-squares line y = intercept + slope · x over n points
-from .association import breakdown as breakdown  # The mean of a metric with its t interval for each value of a column
 from .association import correlation as correlation  # Correlation of two columns over the same tasks, with its …
 from .association import quantile_bins as quantile_bins  # The group 0 … count − 1 of each value, from the smallest …
 from .association import rolling_mean as rolling_mean  # Mean of y over tasks that are neighbours in x, with the t …
@@ -27,15 +25,11 @@ from .estimate_text import percent as percent  # A share in per cent
 from .estimate_text import plus_minus as plus_minus  # A number with half its interval: the one formatter
 from .estimate_text import points as points  # A difference of shares in points, with its sign
 from .intervals import Interval as Interval  # An estimate (a mean unless said otherwise) with its interval
-from .intervals import bootstrap as bootstrap  # Bootstrap over n rows of whatever they stand for
-from .intervals import bootstrap_interval as bootstrap_interval  # A statistic of values with its bootstrap interval
-from .intervals import clustered_interval as clustered_interval  # Mean over all values when they are nested in …
+from .intervals import bootstrap as bootstrap  # A statistic over rows with its bootstrap interval
 from .intervals import mean_interval as mean_interval  # Mean of independent values with its Student-t interval
 from .intervals import normal_interval as normal_interval  # Meta-Dataset's interval
-from .intervals import spread as spread  # Standard deviation over tasks
 from .intervals import t_p_value as t_p_value  # Two-sided p of a t statistic
 from .intervals import t_quantile as t_quantile  # The two-sided Student-t factor t with P(|T| ≤ t) = `level`
-from .intervals import worst_mean as worst_mean  # Mean of the lowest `share` of the values
 from .paired import Comparison as Comparison  # B against A on n tasks, paired by task
 from .paired import compare_many as compare_many  # Several comparisons on the same tasks, as :func:`compare_paired`
 from .paired import compare_paired as compare_paired  # Compare method B with method A on the same tasks

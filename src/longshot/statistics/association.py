@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from longshot.statistics.intervals import (
     Floats,
-    Interval,
-    bootstrap,
     checked,
-    mean_interval,
     t_p_value,
     t_quantile,
 )
@@ -122,10 +118,7 @@ def correlation(
     y: ArrayLike,
     kind: Literal["pearson", "spearman"] = "pearson",
     *,
-    interval: Literal["fisher", "bootstrap"] = "fisher",
     level: float = 0.95,
-    resamples: int = 9999,
-    seed: int = 0,
 ) -> Correlation:
     """Compute the correlation of two columns over the same tasks, with its interval.
 
@@ -135,15 +128,11 @@ def correlation(
     Parameters
     ----------
     x, y : arrays [n]
-        At least 3 pairs; 4 for Fisher's interval.
+        At least 3 pairs; 4 for an interval.
     kind : {"pearson", "spearman"}
         Spearman's is Pearson's r of the ranks; equal values share their mean rank.
-    interval : {"fisher", "bootstrap"}
-        ``bootstrap``: percentiles over resampled pairs.
     level : float
         Coverage, between 0 and 1.
-    resamples, seed : int
-        Of the bootstrap.
 
     Returns
     -------
@@ -162,29 +151,18 @@ def correlation(
         why = f"a correlation needs at least 3 pairs, there are {n}" if n < 3 else "one side is constant"
         return Correlation(math.nan, math.nan, math.nan, math.nan, n, kind, why)
     pair = (ranks(a), ranks(b)) if kind == "spearman" else (a, b)
-    r = _pearson(pair[0][None], pair[1][None])[0]
+    dx, dy = (side - side.mean() for side in pair)
+    r = float(dx @ dy) / math.sqrt(float(dx @ dx) * float(dy @ dy))
     unexplained = max(0.0, 1 - r * r)
     p = t_p_value(r * math.sqrt((n - 2) / unexplained), n - 2) if unexplained > 1e-15 else 0.0
-    if interval == "bootstrap":
-
-        def resampled(rows: NDArray[np.int64]) -> Floats:
-            drawn_a, drawn_b = a[rows], b[rows]
-            if kind == "spearman":
-                drawn_a, drawn_b = (np.stack([ranks(row) for row in values]) for values in (drawn_a, drawn_b))
-            return _pearson(drawn_a, drawn_b)
-
-        ends = bootstrap(n, resampled, method="percentile", level=level, resamples=resamples, seed=seed)
-        low = math.nan if ends.low is None else ends.low
-        high = math.nan if ends.high is None else ends.high
-        return Correlation(float(r), low, high, p, n, kind)
     if n < 4:
         return Correlation(
             float(r), math.nan, math.nan, p, n, kind, "Fisher's interval needs at least 4 pairs"
         )
     error = math.sqrt((1 + r * r / 2 if kind == "spearman" else 1.0) / (n - 3))
     reach = NormalDist().inv_cdf((1 + level) / 2) * error
-    middle = math.atanh(min(max(float(r), -1 + 1e-16), 1 - 1e-16))
-    return Correlation(float(r), math.tanh(middle - reach), math.tanh(middle + reach), p, n, kind)
+    middle = math.atanh(min(max(r, -1 + 1e-16), 1 - 1e-16))
+    return Correlation(r, math.tanh(middle - reach), math.tanh(middle + reach), p, n, kind)
 
 
 def rolling_mean(x: ArrayLike, y: ArrayLike, window: int = 200, level: float = 0.95) -> Rolling:
@@ -235,14 +213,6 @@ def _constant(values: Floats, scale: Floats | None = None) -> bool:
     return bool(np.ptp(values) <= 1e-12 * (1 + np.abs(values if scale is None else scale).max()))
 
 
-def _pearson(x: Floats, y: Floats) -> Floats:
-    """Return r along the last axis, 0 where one side of a resample is constant; [B, n] → [B]."""
-    dx, dy = x - x.mean(-1, keepdims=True), y - y.mean(-1, keepdims=True)
-    scale = np.sqrt((dx * dx).sum(-1) * (dy * dy).sum(-1))
-    r: Floats = np.divide((dx * dy).sum(-1), scale, out=np.zeros(len(dx)), where=scale > 1e-300)
-    return r
-
-
 def ranks(values: Floats) -> Floats:
     """Rank values from 1 up; equal values share their mean rank."""
     _, group, count = np.unique(values, return_inverse=True, return_counts=True)
@@ -251,18 +221,6 @@ def ranks(values: Floats) -> Floats:
 
 
 # ---- groups of tasks: by dataset, way, shot, coarsity quartile or any other column
-
-NO_VALUE = "(none)"
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """The tasks that share a value, or a range of values, of some column."""
-
-    label: str
-    value: Any  # the shared value, or (lowest, highest) of a range; None where the column is empty
-    rows: NDArray[np.int64]  # which tasks
-    interval: Interval  # of the metric's mean
 
 
 def quantile_bins(
@@ -299,83 +257,3 @@ def quantile_bins(
     for number, rows in enumerate(np.array_split(np.argsort(data, kind="stable"), count)):
         bins[rows] = number
     return bins
-
-
-def breakdown(
-    values: ArrayLike,
-    column: Sequence[Any] | NDArray[Any],
-    *,
-    bins: int = 4,
-    limit: int = 12,
-    ties: Literal["split", "together"] = "split",
-    level: float = 0.95,
-) -> list[Group]:
-    """Return the mean of a metric with its t interval for each value of a column.
-
-    Parameters
-    ----------
-    values : array [n]
-        The metric on each task.
-    column : sequence [n]
-        Text, numbers or true/false of each task; None or NaN where there is none.
-    bins : int
-        Groups for a column of many numbers, by :func:`quantile_bins`.
-    limit : int
-        A column of numbers with more different values than this is cut into ``bins`` groups; 0 always cuts numbers.
-    ties : {"split", "together"}
-        As in :func:`quantile_bins`.
-    level : float
-        Coverage of the intervals, between 0 and 1.
-
-    Returns
-    -------
-    list of Group
-        In the order of their values; tasks without a value come last, as a group of their own.
-
-    Examples
-    --------
-    >>> groups = breakdown([0.1, 0.2, 0.3, 0.4], ["b", "a", "b", "a"])
-    >>> [(group.label, round(group.interval.mean, 3)) for group in groups]
-    [('a', 0.3), ('b', 0.2)]
-    """
-    data = checked(values)
-    entries = [_plain(value) for value in column]
-    if len(entries) != len(data):
-        raise ValueError(f"{len(data)} values and a column of {len(entries)} entries do not fit")
-    rows = np.array([row for row, value in enumerate(entries) if value is not None], np.int64)
-    present = [value for value in entries if value is not None]
-    numeric = bool(present) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in present
-    )
-    parts: list[tuple[str, Any, NDArray[np.int64]]] = []
-    if numeric and len(set(present)) > limit:
-        numbers = np.array(present, np.float64)
-        group = quantile_bins(numbers, bins, ties=ties)
-        for number in np.unique(group):
-            members = group == number
-            low, high = float(numbers[members].min()), float(numbers[members].max())
-            label = f"{_ordinal(int(number) + 1, bins)} ({low:.4g} – {high:.4g})"
-            parts.append((label, (low, high), rows[members]))
-    else:
-        rows_of: dict[Any, list[int]] = {}
-        for row, value in zip(rows.tolist(), present, strict=True):
-            rows_of.setdefault(value, []).append(row)
-        for value in sorted(rows_of) if numeric else sorted(rows_of, key=str):
-            label = f"{value:g}" if numeric else str(value)
-            parts.append((label, value, np.array(rows_of[value], np.int64)))
-    if len(rows) < len(data):
-        parts.append((NO_VALUE, None, np.setdiff1d(np.arange(len(data)), rows)))
-    return [Group(label, value, where, mean_interval(data[where], level)) for label, value, where in parts]
-
-
-def _plain(value: Any) -> Any:
-    """Convert NumPy and Arrow scalars to Python values, and NaN to None."""
-    value = value.as_py() if hasattr(value, "as_py") else value
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and value != value else value
-
-
-def _ordinal(number: int, bins: int) -> str:
-    names = {2: "half", 4: "quartile", 5: "quintile", 10: "decile"}
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number if number < 20 else number % 10, "th")
-    return f"{number}{ending} {names.get(bins, f'of {bins}')}"

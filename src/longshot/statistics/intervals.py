@@ -1,4 +1,4 @@
-"""Means over tasks and their intervals: Student's t, normal, bootstrap, clustered by dataset."""
+"""Means over tasks and their intervals: Student's t, and Meta-Dataset's."""
 
 from __future__ import annotations
 
@@ -165,170 +165,15 @@ def _around(data: Floats, width: float) -> Interval:
     return Interval(mean, mean - reach, mean + reach, len(data))
 
 
-def spread(values: ArrayLike) -> float:
-    """Return the standard deviation over tasks: s² = Σ (x_i − x̄)² / (n − 1).
-
-    Parameters
-    ----------
-    values : array [n]
-        One number per task.
-
-    Returns
-    -------
-    float
-        NaN for a single task.
-
-    Examples
-    --------
-    >>> round(spread([1, 2, 3, 4]), 4)
-    1.291
-    """
-    data = checked(values)
-    return float(data.std(ddof=1)) if len(data) > 1 else math.nan
-
-
-def worst_mean(values: NDArray[Any], share: float = 0.1) -> Any:
-    """Mean of the lowest ``share`` of the values: the k = ⌈share · n⌉ smallest, at least one.
-
-    Parameters
-    ----------
-    values : array [..., n]
-        The metric on n tasks along the last axis, so that it can be bootstrapped:
-        ``bootstrap_interval(values, worst_mean)``.
-    share : float
-        Above 0 and up to 1.
-
-    Returns
-    -------
-    array [...]
-        A number for values [n].
-
-    Examples
-    --------
-    >>> float(worst_mean(np.array([0.9, 0.2, 0.8, 0.4]), share=0.5).round(3))
-    0.3
-    """
-    data = np.asarray(values, np.float64)
-    # A hair less, so that 0.1 · 70 = 7.000000000000001 counts as seven.
-    count = max(1, math.ceil(share * data.shape[-1] - 1e-9))
-    return np.partition(data, count - 1, axis=-1)[..., :count].mean(axis=-1)
-
-
-def clustered_interval(values: ArrayLike, clusters: ArrayLike, level: float = 0.95) -> Interval:
-    """Mean over all values when they are nested in clusters (tasks in datasets), which need not be independent inside.
-
-    se² = G / (G − 1) · Σ_g (Σ_{i∈g} (x_i − x̄))² / n², for G clusters and n values, and x̄ ± t_{G−1} · se
-    (the sandwich estimate with the usual small-sample factor).
-
-    Parameters
-    ----------
-    values : array [n]
-        One number per task.
-    clusters : array [n]
-        The cluster of each, as numbers or text.
-    level : float
-        Coverage, between 0 and 1.
-
-    Returns
-    -------
-    Interval
-        With fewer than two clusters there is no interval and ``reason`` says so.
-
-    Examples
-    --------
-    >>> interval = clustered_interval([1.0, 3.0, 5.0, 7.0], ["a", "a", "b", "b"])
-    >>> interval.mean, round(interval.half, 3)
-    (4.0, 25.412)
-    """
-    data = checked(values)
-    _, group = np.unique(np.asarray(clusters), return_inverse=True)
-    if len(group) != len(data):
-        raise ValueError(f"{len(data)} values need as many clusters, not {len(group)}")
-    mean, n, count = float(data.mean()), len(data), int(group.max()) + 1
-    if count < 2:
-        return Interval(
-            mean, None, None, n, f"a clustered interval needs at least 2 clusters, there is {count}"
-        )
-    error = math.sqrt(cluster_variance(data - mean, group.reshape(-1))) / n
-    reach = t_quantile(count - 1, level) * error
-    return Interval(mean, mean - reach, mean + reach, n)
-
-
-def cluster_variance(deviations: Floats, groups: NDArray[np.int64]) -> float:
-    """Return G / (G − 1) · Σ_g (Σ_{i∈g} e_i)² of deviations e [n] in groups 0 … G − 1."""
-    sums = np.bincount(groups, weights=deviations)
-    return len(sums) / (len(sums) - 1) * float((sums**2).sum())
-
-
-def bootstrap_interval(
-    values: ArrayLike,
-    statistic: Callable[[Floats], Any] | None = None,
-    *,
-    method: str = "bca",
-    level: float = 0.95,
-    resamples: int = 9999,
-    seed: int = 0,
-) -> Interval:
-    """Return a statistic of values with its bootstrap interval.
-
-    Parameters
-    ----------
-    values : array [n]
-        One number per task.
-    statistic : callable, optional
-        Maps [..., n] to [...] along the last axis; the mean where it is left out.
-    method : {"bca", "percentile"}
-        As in :func:`bootstrap`, with the formulas.
-    level : float
-        Coverage, between 0 and 1.
-    resamples, seed : int
-        The same seed gives the same interval.
-
-    Returns
-    -------
-    Interval
-        ``mean`` is the statistic of all values.
-
-    Examples
-    --------
-    >>> interval = bootstrap_interval([0.2, 0.4, 0.6, 0.8], method="percentile")
-    >>> round(interval.mean, 3), round(interval.low, 3), round(interval.high, 3)
-    (0.5, 0.3, 0.7)
-    """
-    data = checked(values)
-
-    def over_rows(rows: NDArray[np.int64]) -> Floats:
-        taken = data[rows]
-        return np.asarray(taken.mean(axis=-1) if statistic is None else statistic(taken), np.float64)
-
-    # Leaving x_i out moves a mean by (x̄ − x_i) / (n − 1), so u_i is known up to 1 / (n − 1).
-    influence = data - data.mean() if statistic is None else None
-    return bootstrap(
-        len(data),
-        over_rows,
-        method=method,
-        level=level,
-        resamples=resamples,
-        seed=seed,
-        influence=influence,
-    )
-
-
 def bootstrap(
     n: int,
     statistic: Callable[[NDArray[np.int64]], Floats],
     *,
-    method: str = "bca",
     level: float = 0.95,
     resamples: int = 9999,
     seed: int = 0,
-    influence: Floats | None = None,
 ) -> Interval:
-    """Return the bootstrap interval of a statistic over n rows of any kind.
-
-    ``percentile``: the (1 ± level) / 2 quantiles of the resampled θ*. ``bca`` (bias-corrected and accelerated)
-    moves those quantiles to Φ(z₀ + (z₀ + z) / (1 − a (z₀ + z))), where z₀ = Φ⁻¹(share of θ* below θ̂, ties half)
-    and a = Σ u_i³ / (6 (Σ u_i²)^{3/2}) with u_i = mean of the leave-one-out estimates − the i-th.
+    """Return a statistic over n rows of any kind with its interval: the (1 ± level) / 2 quantiles of resamples.
 
     Parameters
     ----------
@@ -336,31 +181,20 @@ def bootstrap(
         Number of rows.
     statistic : callable
         Maps row numbers [B, m] to values [B].
-    method : {"bca", "percentile"}
-        See above.
     level : float
         Coverage, between 0 and 1.
     resamples, seed : int
         The same seed gives the same interval.
-    influence : array [n], optional
-        u up to a positive factor, where there is a closed form; it saves n estimates.
-
-    Returns
-    -------
-    Interval
-        Where BCa is not defined, as when all θ* lie on one side, the percentile interval, and ``reason`` says so.
 
     Examples
     --------
     The ratio of two sums over the same tasks:
 
     >>> right, asked = np.array([3, 4, 5, 2]), np.array([5, 5, 5, 5])
-    >>> ratio = bootstrap(4, lambda rows: right[rows].sum(1) / asked[rows].sum(1), method="percentile")
+    >>> ratio = bootstrap(4, lambda rows: right[rows].sum(1) / asked[rows].sum(1))
     >>> ratio.mean, round(ratio.low, 2), round(ratio.high, 2)
     (0.7, 0.5, 0.9)
     """
-    if method not in ("bca", "percentile"):
-        raise ValueError(f"method is 'bca' or 'percentile', not '{method}'")
     estimate = float(statistic(np.arange(n)[None])[0])
     if n == 1:
         return Interval(estimate, None, None, 1, "one value has no interval")
@@ -368,25 +202,8 @@ def bootstrap(
     draws = np.concatenate([statistic(rng.integers(0, n, (rows, n))) for rows in blocks_of(resamples, n)])
     if np.ptp(draws) <= 1e-12 * (1 + abs(estimate)):  # equal up to rounding: nothing varies
         return Interval(estimate, estimate, estimate, n)
-    tails = np.array([(1 - level) / 2, (1 + level) / 2])
-    reason = ""
-    if method == "bca":
-        from scipy.special import ndtr, ndtri
-
-        shift = ndtri(((draws < estimate).mean() + (draws <= estimate).mean()) / 2)
-        left_out = _influence(n, statistic) if influence is None else influence
-        squares = float((left_out**2).sum())
-        moved = None
-        if squares > 0 and np.isfinite(shift):
-            skew = float((left_out**3).sum()) / (6 * squares**1.5)
-            z = shift + ndtri(tails)
-            moved = ndtr(shift + z / (1 - skew * z))
-        if moved is not None and np.isfinite(moved).all():
-            tails = moved
-        else:
-            reason = "the BCa correction is not defined here; this is the percentile interval"
-    low, high = np.quantile(draws, tails)
-    return Interval(estimate, float(low), float(high), n, reason)
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(estimate, float(low), float(high), n)
 
 
 def blocks_of(resamples: int, width: int) -> Iterator[int]:
@@ -394,15 +211,3 @@ def blocks_of(resamples: int, width: int) -> Iterator[int]:
     step = max(1, _BLOCK // width)
     for done in range(0, resamples, step):
         yield min(step, resamples - done)
-
-
-def _influence(n: int, statistic: Callable[[NDArray[np.int64]], Floats]) -> Floats:
-    """Return the mean of the leave-one-out estimates minus each of them, [n]."""
-    rows = np.arange(n - 1)
-    parts: list[Floats] = []
-    for size in blocks_of(n, n):
-        skipped = sum(map(len, parts)) + np.arange(size)[:, None]
-        parts.append(statistic(rows + (rows >= skipped)))
-    estimates = np.concatenate(parts)
-    influence: Floats = estimates.mean() - estimates
-    return influence

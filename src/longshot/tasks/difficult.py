@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from longshot.base import TaskPlan, TaskRows, UserError, check_choice, check_count, check_number
 from longshot.tasks.base import Instances, Pool, settings_of
-from longshot.tasks.dial import fresh_queries
 from longshot.tasks.drawing import dialled
 from longshot.tasks.instance_samplers import UniformInstances
 from longshot.tasks.judges import (
@@ -172,6 +171,8 @@ class JudgedInstances:
             measured["suspects_before"] = suspects.share(start.support)
             measured["suspects_after"] = suspects.share(selected.support)
         if self.fresh_queries:
+            from longshot.tasks.dial import fresh_queries
+
             selected, replaced = fresh_queries(selected, pool, entropy)
             measured["queries_replaced"] = replaced
         return selected.with_measured(measured)

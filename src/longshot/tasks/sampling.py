@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
@@ -32,11 +32,9 @@ from longshot.data import (
     taxonomy_facts,
     with_distances,
 )
-from longshot.tasks.alike import AlikeClasses
 from longshot.tasks.base import Classes, Instances, Shape, open_with_splits, settings_of
 from longshot.tasks.class_samplers import UniformClasses
 from longshot.tasks.content import names_only, read_content
-from longshot.tasks.dial import check_target, reach_target
 from longshot.tasks.drawing import DrawRecipe, draw, to_table
 from longshot.tasks.instance_samplers import UniformInstances
 from longshot.tasks.judges import (
@@ -68,6 +66,7 @@ from longshot.tasks.words import (
 
 if TYPE_CHECKING:
     from longshot.models import BackboneLike
+    from longshot.tasks.alike import AlikeClasses
     from longshot.tasks.difficult import JudgedInstances
 
 _BLOCK = 4096  # tasks whose images are drawn together: bounds memory, changes no draw
@@ -222,6 +221,8 @@ def sample(
     if published is None:  # a list has an order of its own
         opened = [with_distances(data, distances) for data in opened]
     if settings.get("target_accuracy") is not None:
+        from longshot.tasks.dial import check_target
+
         names = check_target(settings, choices)
         words = {name: value for name, value in settings.items() if name not in DIAL_SETTINGS}
         words |= {
@@ -262,7 +263,7 @@ def sample(
     split_name = split and (canonical_split(split) or split)
     facts: dict[str, Any] = {"tasks": tasks, "shape": settings_of(counts), "split": split_name}
     facts |= {"allow_repeats": allow_repeats, **image_limits.settings()}
-    alike = class_sampler if isinstance(class_sampler, AlikeClasses) else None
+    alike = cast("AlikeClasses", class_sampler) if class_sampler.name == "alike" else None
     if replay is None and alike is None:
         facts["classes"] = settings_of(class_sampler)
     if out is not None:  # another testbed is told now, not when this one is drawn
@@ -335,6 +336,8 @@ def _dialled(
         if "suspects" in words:
             own["suspects"] = words["suspects"]
         return sample(dataset, tasks=count, seed=own_seed, **own)
+
+    from longshot.tasks.dial import reach_target
 
     split = words["split"]
     return reach_target(

@@ -1,16 +1,12 @@
-"""A taxonomy to look at: what a command says of it, as a tree with counts per node, and as a picture of rings.
-
-Rings go from the root outwards, one equal sector per class.
-"""
+"""A taxonomy to look at: what a command says of it, as a tree with counts per node, and as a picture of that tree."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +19,6 @@ from longshot.base import (
     claim_output,
     count,
     delivered,
-    in_words,
     picture_stamp,
 )
 from longshot.data.dataset import with_taxonomy
@@ -39,8 +34,6 @@ from longshot.data.taxonomy.distances import (
 from longshot.data.taxonomy.readers import MATRIX, is_taxonomy_file, read_counts, read_taxonomy, write_matrix
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from longshot.data.dataset import Dataset
 
 
@@ -106,12 +99,10 @@ def display_tree(taxonomy: Taxonomy, class_ids: Sequence[str], images: ArrayLike
     return top
 
 
-_LABELLED = 400  # above so many sectors their names would be too small to read
-_PITCH = 0.125  # inches along the outer circle per sector name
-_HOLE = 0.85  # inches: radius of the root
-_CHARACTER = 0.56 / 72  # inches of width per point of font size, on average
-_INK = "#1b1f24"
-_GREY = (0.55, 0.57, 0.60)  # what lies above the families
+_MOST = 1500  # rows: more are higher than a PNG may be
+_ROW, _INDENT = 0.19, 0.3  # inches: height of a row, width of a level
+_LETTER = 0.085  # inches that a letter takes, at most
+_INK, _GREY = "#1b1f24", "#9aa0a8"
 
 
 def draw_taxonomy(
@@ -124,202 +115,70 @@ def draw_taxonomy(
     title: str = "",
     force: bool = False,
 ) -> None:
-    """Write a PNG, SVG or PDF. ``depth`` cuts the tree; cut branches are sectors of their own.
+    """Write the tree that the terminal shows as a PNG, SVG or PDF, a row for each node, a colour for each family.
 
-    ``force`` replaces what is there, even if it is no picture that Longshot drew.
+    Parameters
+    ----------
+    taxonomy : Taxonomy
+        What to draw.
+    class_ids : sequence [C] of str
+        Classes: the nodes above them are drawn.
+    path : path
+        Ends in ``.png``, ``.svg`` or ``.pdf``.
+    images : array [C], optional
+        Images per class.
+    depth : int, optional
+        Draw so many levels below the root.
+    title : str
+        What stands above; by default the name of the root.
+    force : bool
+        Replace what is there, even if it is no picture that Longshot drew.
     """
     kind = claim_output(path, PICTURE, force=force, name="picture").lstrip(".")
+    top = display_tree(taxonomy, class_ids, images)
+    rows = [(level, branch) for level, branch in top.walk() if depth is None or level <= depth]
+    if len(rows) > _MOST:
+        raise UserError(
+            f"The taxonomy has {len(rows):,} nodes, and a picture has room for {_MOST:,}",
+            "draw fewer with {depth}",
+        )
     import matplotlib
+    from matplotlib.figure import Figure
 
-    figure = _figure(display_tree(taxonomy, class_ids, images), depth, title)
+    texts = [_row_text(branch) for _, branch in rows]
+    width = max(
+        _INDENT * (level + 1) + _LETTER * len(text) for (level, _), text in zip(rows, texts, strict=True)
+    )
+    figure = Figure(figsize=(width, _ROW * (len(rows) + 2)))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(-_INDENT, width - _INDENT), ylim=(_ROW * (len(rows) + 0.5), -1.5 * _ROW))  # in inches
+    axes.axis("off")
+    axes.text(-_INDENT / 2, -_ROW, title or top.name, size=11, va="center", weight="bold", color=_INK)
+    families = 0
+    colour, above = _GREY, dict[int, float]()  # level → the height of the last node there
+    for number, ((level, branch), text) in enumerate(zip(rows, texts, strict=True)):
+        y = _ROW * number
+        if level == 1:
+            colour, families = f"C{families % 10}", families + 1
+        if level:
+            x = _INDENT * (level - 1)
+            axes.plot([x, x, x + 0.6 * _INDENT], [above[level - 1], y, y], color=colour, lw=1)
+        above[level] = y
+        weight = "normal" if not branch.children else "bold"
+        axes.text(_INDENT * (level - 0.3), y, text, size=8, va="center", weight=weight, color=_INK)
     stamp = picture_stamp(kind)
     # Fixed ids: the same taxonomy gives the same file.
     with delivered(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "longshot"}):
-        figure.savefig(temporary, format=kind, dpi=130, metadata=stamp, bbox_inches="tight", pad_inches=0.2)
+        figure.savefig(temporary, format=kind, dpi=130, metadata=stamp)
 
 
-def _figure(top: Branch, depth: int | None, title: str) -> Figure:
-    from matplotlib.collections import PatchCollection
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Wedge
-
-    sectors, rings = _layout(top, depth)
-    leaves = [item for item in sectors if item.last]
-    named = len(leaves) <= _LABELLED
-    margin = 0.25 + (max(_width(_outer_text(item.branch), 7) for item in leaves) if named else 0.0)
-    radius = max(_HOLE + 0.5 * rings, len(leaves) * _PITCH / math.tau if named else 5.5, 1.8)
-    step = (radius - _HOLE) / max(rings, 1)
-    half = radius + margin
-    figure = Figure(figsize=(2 * half, 2 * half))
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(-half, half), ylim=(-half, half))  # data units are inches
-    axes.axis("off")
-    colours = _family_colours(max(item.family for item in sectors) + 1)
-    wedges, faces = [], []
-    for item in sectors if named else _merge(sectors):
-        if item.depth == 0:
-            continue
-        inner = _HOLE + (item.depth - 1) * step
-        outer = radius if item.last else inner + step
-        wedges.append(Wedge((0, 0), outer, item.start, item.stop, width=outer - inner))
-        base = colours[item.family] if item.family >= 0 else _GREY
-        faces.append(_mix(base, 0.30 + 0.45 * item.depth / max(rings, 1)))
-        if item.last and named:
-            _write_outside(axes, item, radius)
-        if not item.last:
-            _write_inside(axes, item, inner, inner + step)
-    edge = 0.8 if named else 0.15
-    axes.add_collection(PatchCollection(wedges, facecolors=faces, edgecolors="white", linewidths=edge))
-    _write_centre(axes, title if title and top.name == "root" else top.name)
-    note = "" if named else in_words(f" ({len(leaves):,} are too many to name; draw fewer with {{depth}})")
-    images = "" if top.images is None else f", {top.images:,} images"
-    text = f"{title or top.name}: {top.classes:,} classes{images}{note}"
-    reach = margin if any(abs(item.middle - 90) < 60 for item in leaves) else 0.3
-    axes.text(0, radius + (reach if named else 0.3), text, ha="center", va="bottom", size=12, color=_INK)
-    return figure
-
-
-class _Sector:
-    """A branch with its place: depth, degrees from ``start`` to ``stop``, family (−1 above all families)."""
-
-    def __init__(self, branch: Branch, depth: int, last: bool) -> None:
-        self.branch, self.depth, self.last = branch, depth, last
-        self.start = self.stop = 0.0
-        self.family = -1
-
-    @property
-    def middle(self) -> float:
-        """Return the angle in the middle, in degrees."""
-        return (self.start + self.stop) / 2
-
-
-def _layout(top: Branch, depth: int | None) -> tuple[list[_Sector], int]:
-    """Lay out the sectors of all branches down to ``depth``, and count the rings. Leaves have equal angles."""
-    shown = [(level, branch) for level, branch in top.walk() if depth is None or level <= depth]
-    sectors = [_Sector(b, level, not b.children or level == depth) for level, b in shown]
-    leaves = [item for item in sectors if item.last]
-    angle = 360 / len(leaves)
-    for number, item in enumerate(leaves):
-        # clockwise from twelve o'clock, as one reads a clock; wedges want start < stop
-        item.start, item.stop = 90 - (number + 1) * angle, 90 - number * angle
-    families, family, below = _families(top), -1, 0
-    for item in sectors:  # parents before children: what is deeper than a family's top belongs to it
-        if id(item.branch) in families:
-            family, below = family + 1, item.depth
-        item.family = family if id(item.branch) in families or (family >= 0 and item.depth > below) else -1
-    open_sectors: list[_Sector] = []  # the nearest following sector of each depth, read backwards
-    for item in reversed(sectors):
-        if not item.last:
-            inside = [s for s in open_sectors if s.depth == item.depth + 1]
-            item.start, item.stop = min(s.start for s in inside), max(s.stop for s in inside)
-        open_sectors = [s for s in open_sectors if s.depth <= item.depth] + [item]
-    return sectors, max(item.depth for item in sectors)
-
-
-def _merge(sectors: list[_Sector]) -> list[_Sector]:
-    """Merge neighbouring nameless leaves of one parent into one sector: thousands of hairlines show nothing."""
-    merged: list[_Sector] = []
-    for item in sectors:
-        if item.last and merged and merged[-1].last and merged[-1].depth == item.depth:
-            merged[-1].start = item.start  # sectors run clockwise, so the next one starts lower
-        else:
-            merged.append(item)
-    return merged
-
-
-def _families(top: Branch) -> set[int]:
-    """Choose the branches (by identity) that get a colour each: the root's children.
-
-    One that holds most classes is opened into its own children, so that a picture of WordNet is not one colour.
-    """
-    families = list(top.children)
-    while families and len(families) < 8:
-        widest = max(families, key=lambda branch: branch.classes)
-        if widest.classes < 0.4 * top.classes or not widest.children:
-            break
-        families.remove(widest)
-        families.extend(widest.children)
-    return {id(branch) for branch in families}
-
-
-def _write_outside(axes: Any, item: _Sector, radius: float) -> None:
-    """Write a sector's name along its ray, outside the last ring."""
-    angle = math.radians(item.middle)
-    right = math.cos(angle) >= 0
-    x, y = ((radius + 0.06) * f(angle) for f in (math.cos, math.sin))
-    rotation = item.middle if right else item.middle + 180
-    side = "left" if right else "right"
-    style = {"rotation_mode": "anchor", "va": "center", "size": 7, "color": _INK}
-    axes.text(x, y, _outer_text(item.branch), rotation=rotation, ha=side, **style)
-
-
-def _write_inside(axes: Any, item: _Sector, inner: float, outer: float) -> None:
-    """Write an inner node's name where it fits best: across its sector or along the ray; shortened if need be."""
-    middle = (inner + outer) / 2
-    opening = math.radians(item.stop - item.start)
-    # a straight line across a ring: the chord of the inner third, at most a quarter of the circle
-    across = 2 * (inner + (outer - inner) / 3) * math.sin(min(opening, math.pi / 2) / 2)
-    along, thickness = outer - inner, middle * opening
-    for size in (9, 8, 7, 6):
-        height = size * 1.15 / 72
-        lines = item.branch.name
-        if _width(lines, size) <= across * 0.95 and height <= along:
-            return _turn(axes, item, middle, lines, size, across=True)
-        if _width(lines, size) <= along * 0.92 and height <= thickness:
-            return _turn(axes, item, middle, lines, size, across=False)
-    if thickness < 6 * 1.15 / 72:
-        return None
-    room, turned = max((across * 0.95, True), (along * 0.92, False))
-    letters = int(room / (6 * _CHARACTER)) - 1
-    if letters < 4:
-        return None
-    return _turn(axes, item, middle, item.branch.name[:letters].rstrip() + "…", 6, across=turned)
-
-
-def _turn(axes: Any, item: _Sector, radius: float, text: str, size: int, *, across: bool) -> None:
-    angle = math.radians(item.middle)
-    rotation = item.middle - 90 if across else item.middle
-    if math.cos(math.radians(rotation)) < 0:  # never upside down
-        rotation += 180
-    x, y = radius * math.cos(angle), radius * math.sin(angle)
-    axes.text(x, y, text, rotation=rotation, ha="center", va="center", size=size, color=_INK)
-
-
-def _write_centre(axes: Any, name: str) -> None:
-    import textwrap
-
-    lines = textwrap.wrap(name, 14)[:3]
-    axes.text(0, 0, "\n".join(lines), ha="center", va="center", size=10, color=_INK, weight="bold")
-
-
-def _outer_text(branch: Branch) -> str:
-    name = branch.name if len(branch.name) <= 34 else branch.name[:33] + "…"
-    return name if not branch.children else f"{name} ({branch.classes:,})"
-
-
-def _width(text: str, size: float) -> float:
-    """Estimate the inches that a text takes."""
-    return len(text) * size * _CHARACTER
-
-
-def _family_colours(count: int) -> list[tuple[float, float, float]]:
-    """Choose one colour per family: tab10's while they last, then evenly spaced hues."""
-    import colorsys
-
-    import matplotlib
-
-    if count <= 10:
-        return [matplotlib.colormaps["tab10"](i)[:3] for i in range(count)]
-    # hues in steps of the golden ratio: neighbours always differ
-    return [colorsys.hls_to_rgb((0.6 + i * 0.618034) % 1, 0.5, 0.6) for i in range(count)]
-
-
-def _mix(colour: tuple[float, float, float], white: float) -> tuple[float, float, float]:
-    red, green, blue = (part + (1 - part) * white for part in colour)
-    return red, green, blue
-
-
-# ---- the hierarchy
+def _row_text(branch: Branch) -> str:
+    """Write a node with what lies below it: ``Fruit › Citrus (6 classes, 300 images)``."""
+    name = " › ".join(branch.labels)
+    parts = [count(branch.classes, "class", "classes")] if branch.children else []
+    if branch.images is not None:
+        parts.append(count(branch.images, "image"))
+    return f"{name} ({', '.join(parts)})" if parts else name
 
 
 class ClassHierarchy(NamedTuple):

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,6 @@ from longshot.data.file_readers import container_stamps, file_stamps
 from longshot.data.identity import Digests
 from longshot.data.stores import array_bytes, rows_bytes
 from longshot.data.taxonomy import Taxonomy
-from longshot.data.toybox.photographs import IMAGES, class_ids, photograph, plan, splits
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -59,6 +58,8 @@ if TYPE_CHECKING:
 _drawing = threading.Lock()  # threads of one process wait here, where nothing is said of another process
 VERSION = 2  # raise it whenever a pixel or an attribute changes: it names the folder in the cache
 SEED = 20240
+IMAGES = 50  # of a class
+_SPLIT_OF_GENUS = ("train", "train", "validation", "test")  # within a family
 FOLDER = f"classes-v{VERSION}"  # of the cache
 
 
@@ -107,9 +108,30 @@ def _mapped(toys: Drawn) -> NDArray[np.uint8]:
     return array
 
 
+@functools.cache
+def species() -> dict[str, dict[str, Any]]:
+    """Map the id ``family/genus/species`` of every class, sorted, to its body plan and traits.
+
+    A genus, one of four in a family, is a plan and two traits that vary it: every pair of their variants is a species.
+    """
+    families = json.loads((files(__package__) / "species.json").read_text("utf-8"))
+    settings = {
+        f"{family}/{genus}/{one}-{other}": {
+            "plan": entry["plan"],
+            "traits": {**entry["first"][one], **entry["second"][other]},
+            "split": split,
+        }
+        for family, genera in families.items()
+        for split, (genus, entry) in zip(_SPLIT_OF_GENUS, genera.items(), strict=True)
+        for one in entry["first"]
+        for other in entry["second"]
+    }
+    return dict(sorted(settings.items()))
+
+
 def open_toybox() -> Dataset:
     """Open toybox; nothing is drawn for it."""
-    ids = class_ids()
+    ids = tuple(species())
     with as_file(files(__package__) / f"attributes-v{VERSION}.parquet") as file:
         attributes = read_parquet(file)
     return Dataset(
@@ -121,7 +143,10 @@ def open_toybox() -> Dataset:
         source="toybox",
         taxonomy=Taxonomy.from_class_ids(ids),
         attributes=attributes,
-        splits=splits(),
+        splits={
+            split: tuple(class_id for class_id in ids if species()[class_id]["split"] == split)
+            for split in dict.fromkeys(_SPLIT_OF_GENUS)
+        },
     )
 
 
@@ -278,13 +303,15 @@ _DRAW = "from longshot.data.toybox import draw_share; draw_share()"  # what anot
 
 def draw_class(class_index: int, class_id: str) -> NDArray[np.uint8]:
     """Draw all photographs of one class, uint8 [50, 84, 84, 3]: a function of the class alone."""
+    from longshot.data.toybox.photographs import photograph, plan  # for drawing alone
+
     shots = plan(class_index, SEED)
     return np.stack([photograph(class_id, shot, (SEED, class_index, 1, n)) for n, shot in enumerate(shots)])
 
 
 def save_class(folder: Path, class_index: int) -> None:
     """Draw one class into its file in ``folder``, which appears whole, and put its digest on record beside it."""
-    images = draw_class(class_index, class_ids()[class_index])
+    images = draw_class(class_index, list(species())[class_index])
     file = class_file(folder, class_index)
     with atomic(file) as temporary, temporary.open("wb") as opened:
         np.save(opened, images)

@@ -1,4 +1,4 @@
-"""The building blocks of toybox: coloured balls, boxes and tubes placed in space, genera made of them, and patterns.
+"""The building blocks of toybox: coloured balls, boxes and tubes placed in space, and patterns.
 
 Axes: x to the object's left and right, y towards its front, z up. A pattern is where a part's second colour
 shows, as a function of the point in the part's own frame: ``q`` float32 [3, n], coordinates
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -51,26 +51,6 @@ class Solid:
     cut: tuple[int, float, float] | None = None
     inside: Surface | None = None
     gloss: float = 0.15
-
-
-Trait: TypeAlias = Mapping[str, Mapping[str, Any]]  # name of a variant → settings of a body plan
-
-
-@dataclass(frozen=True, slots=True)
-class Genus:
-    """A body plan and two traits that vary it: every pair of their variants is a species."""
-
-    build: Callable[..., list[Solid]]
-    first: Trait
-    second: Trait
-
-    @property
-    def species(self) -> dict[str, dict[str, Any]]:
-        """Map ``first-second`` to the settings that ``build`` makes the species of."""
-        return {f"{a}-{b}": {**self.first[a], **self.second[b]} for a in self.first for b in self.second}
-
-
-ToyFamily: TypeAlias = Mapping[str, Genus]
 
 
 def skin(colour: str | Surface) -> Surface:

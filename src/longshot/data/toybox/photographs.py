@@ -7,11 +7,9 @@ plan, drawn before anything is rendered.
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from importlib.resources import files
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from longshot.base import load_target
-from longshot.data.toybox.parts import Genus, Solid, Surface, ToyFamily, Vec, ball, box, rod, tube
+from longshot.data.toybox import IMAGES, species
+from longshot.data.toybox.parts import Solid, Surface, Vec, ball, box, rod, tube
 from longshot.data.toybox.render import (
     Canvas,
     Float32s,
@@ -33,7 +32,6 @@ from longshot.data.toybox.render import (
     rgb,
 )
 
-IMAGES = 50
 VIEWPOINTS = ("front", "back", "side", "top")
 # Faults of a class's photographs: how many times each occurs. They fall on FAULTY images, so that a few have two.
 FAULTS = {"blur": 4, "occlusion": 4, "over_exposed": 3, "under_exposed": 3, "cut-off": 3, "small": 3}
@@ -192,48 +190,11 @@ def _bundles(rng: np.random.Generator) -> list[set[str]]:
     return bundles
 
 
-def columns(shots: list[Photograph]) -> dict[str, list[Any]]:
-    """Map attribute names to values, in the order of the shots."""
-    return {field.name: [getattr(shot, field.name) for shot in shots] for field in fields(Photograph)}
-
-
-# Ten families of four genera of six species: the classes of toybox.
-FAMILIES: dict[str, ToyFamily] = {
-    family: {
-        genus: Genus(load_target(f"{__package__}.{entry['plan']}"), entry["first"], entry["second"])
-        for genus, entry in genera.items()
-    }
-    for family, genera in json.loads((files(__package__) / "species.json").read_text("utf-8")).items()
-}
-_SPLIT_OF_GENUS = ("train", "train", "validation", "test")  # within a family
-
-
-def class_ids() -> tuple[str, ...]:
-    """Return all ``family/genus/species`` ids, sorted."""
-    return tuple(
-        sorted(
-            f"{f}/{g}/{s}"
-            for f, genera in FAMILIES.items()
-            for g, genus in genera.items()
-            for s in genus.species
-        )
-    )
-
-
-def splits() -> dict[str, tuple[str, ...]]:
-    """Divide class ids into training, validation and testing; a genus is never divided."""
-    out: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
-    for family, genera in FAMILIES.items():
-        for split, (name, genus) in zip(_SPLIT_OF_GENUS, genera.items(), strict=True):
-            out[split] += [f"{family}/{name}/{species}" for species in genus.species]
-    return {split: tuple(sorted(ids)) for split, ids in out.items()}
-
-
 def build(class_id: str) -> list[Solid]:
     """Build the parts of one class."""
-    family, genus, species = class_id.split("/")
-    plan = FAMILIES[family][genus]
-    return plan.build(**plan.species[species])
+    settings = species()[class_id]
+    solids: list[Solid] = load_target(f"{__package__}.{settings['plan']}")(**settings["traits"])
+    return solids
 
 
 SIDE = 84

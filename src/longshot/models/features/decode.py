@@ -40,12 +40,6 @@ class Decoded:
     bad: list[tuple[int, str]]
 
 
-def check_workers(workers: int | None) -> None:
-    """Refuse a negative number of decoding processes."""
-    if workers is not None and workers < 0:
-        raise UserError(f"{{workers}} is {workers}, but decoding takes 0 or more worker processes.")
-
-
 def unreadable_images(dataset: Dataset, bad: list[tuple[int, str]]) -> UserError:
     """Make one error of all (row, reason)."""
     keys = [dataset.keys[row].as_py() for row, _ in bad[:5]]

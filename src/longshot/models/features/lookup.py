@@ -46,7 +46,6 @@ from longshot.models.backbones import open_backbone
 from longshot.models.features import BLOCK, Features
 from longshot.models.features.array_files import DTYPES, Damaged, open_array, sidecar
 from longshot.models.features.cache import Shards, features_view, hold_lock, images_mark
-from longshot.models.features.decode import check_workers
 
 if TYPE_CHECKING:
     from longshot.models.backbones import BackboneLike
@@ -285,6 +284,12 @@ def open_request(
         rows = np.unique(np.asarray(rows, np.int64))
         rows = None if len(rows) == len(dataset) else rows
     return Request(dataset.with_identity(identity), source, dtype, workers, batch_size, rows)
+
+
+def check_workers(workers: int | None) -> None:
+    """Refuse a negative number of decoding processes."""
+    if workers is not None and workers < 0:
+        raise UserError(f"{{workers}} is {workers}, but decoding takes 0 or more worker processes.")
 
 
 # ---- features of the whole dataset

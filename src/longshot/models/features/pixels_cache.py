@@ -34,8 +34,8 @@ from longshot.base import (
 )
 from longshot.data import Dataset, ImageStore, plan_shipment
 from longshot.models.features.cache import Shards, hold_lock, open_guarded
-from longshot.models.features.decode import check_workers, open_decoder, unreadable_images
-from longshot.models.features.lookup import content_of
+from longshot.models.features.decode import open_decoder, unreadable_images
+from longshot.models.features.lookup import check_workers, content_of
 
 _SHARD_BYTES = 32 << 20  # a piece of finished work: what a kill can cost, and what is held in memory
 _STEP = 64  # images decoded at a time

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
 from torch import Tensor
 
 from longshot.base import Called, ImageTask, TaskBatch, TaskShape
-from longshot.models.networks.base import Network
+
+if TYPE_CHECKING:
+    from longshot.models.networks.base import Network
 
 Setting: TypeAlias = Literal["inductive", "transductive"]
 Kind: TypeAlias = Literal["frozen", "adapted", "meta-trained"]
