@@ -116,15 +116,15 @@ def species() -> dict[str, dict[str, Any]]:
     """
     families = json.loads((files(__package__) / "species.json").read_text("utf-8"))
     settings = {
-        f"{family}/{genus}/{one}-{other}": {
+        f"{family}/{genus}/{first}-{second}": {
             "plan": entry["plan"],
-            "traits": {**entry["first"][one], **entry["second"][other]},
+            "traits": {**entry["first"][first], **entry["second"][second]},
             "split": split,
         }
         for family, genera in families.items()
         for split, (genus, entry) in zip(_SPLIT_OF_GENUS, genera.items(), strict=True)
-        for one in entry["first"]
-        for other in entry["second"]
+        for first in entry["first"]
+        for second in entry["second"]
     }
     return dict(sorted(settings.items()))
 
