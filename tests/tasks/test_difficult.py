@@ -194,7 +194,7 @@ def test_a_judge_sees_only_the_classes_of_the_split(photos: Path, fresh_cache: P
     by_name = sample(dataset, judge="pixels", **settings)
     rows = np.arange(dataset.offsets[2], dataset.offsets[6])
     (grown,) = grown_arrays(by_name.meta["features"][:32], len(dataset), "float16")
-    assert np.flatnonzero(grown.sums).tolist() == rows.tolist()
+    assert np.flatnonzero(grown.held).tolist() == rows.tolist()
     features = embed(dataset, "pixels")
     assert by_name.meta["features"] == features.hash_of(rows)
     assert sample(dataset, judge=features, **settings).content_hash == by_name.content_hash

@@ -218,14 +218,18 @@ def test_a_space_of_ones_own_and_its_mistakes(tmp_path: Path) -> None:
 def test_tuned_settings_survive_their_file_and_mistakes_are_told(tmp_path: Path) -> None:
     path = tmp_path / "best.yaml"
     tuned = Tuned(
-        "protonet", "protonet(way=20)", {"size": 28, "schedule": "cosine"}, "runs/a", {"trial": "1 of 2"}
+        method="protonet",
+        algorithm="protonet(way=20)",
+        train={"size": 28, "schedule": "cosine"},
+        network="runs/a",
+        story={"trial": "1 of 2"},
     )
     write_tuned(path, tuned)
     assert read_tuned(path) == tuned
     assert tuned_method(path) == "protonet"
     assert tuned_training(path) == ("protonet(way=20)", {"size": 28, "schedule": "cosine"})
     path.write_text("algoritm: protonet\n")
-    with pytest.raises(UserError, match="says 'algoritm', which means nothing here"):
+    with pytest.raises(UserError, match="has no setting 'algoritm'; did you mean 'algorithm'"):
         read_tuned(path)
     path.write_text("algorithm: protonet\n")
     with pytest.raises(UserError, match="names no method"):

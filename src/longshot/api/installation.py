@@ -46,7 +46,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "openvino": (("openvino",), "--engine openvino"),
     "ray": (("ray", "grpcio"), "--on ray: the same commands on a cluster"),
     "tune": (("optuna",), "longshot tune"),
-    "records": (("google-crc32c",), "checksums of TFRecord files at the speed of the disk"),
+    "records": (("google-crc32c",), "TFRecord files: TFDS, Meta-Dataset"),
     "hub": (("huggingface_hub",), "longshot datasets get hub:OWNER/NAME"),
     "heif": (("pillow-heif",), ".heic photographs"),
     "hdf5": (("h5py",), "arrays in HDF5 files"),

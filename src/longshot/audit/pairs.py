@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -326,12 +325,6 @@ def _open(path: Path, rows: int) -> NDArray[np.uint8] | None:
 
 def _fill(dataset: Dataset, shards: Shards, workers: int | None) -> None:
     """Read every image of the missing shards; all unreadable ones are named in one error."""
-    missing = shards.missing()
-    if len(missing) < len(shards):
-        print(
-            f"resuming: {len(shards) - len(missing)} of {len(shards)} parts were read earlier",
-            file=sys.stderr,
-        )
     with progress(f"read images of {dataset.name}", total=len(dataset), unit="images") as bar:
         read_shards(dataset, shards, describe_rows, bar, step=_STEP, workers=workers or os.cpu_count() or 1)
 

@@ -15,7 +15,7 @@ from .batches import TaskShape as TaskShape  # Sizes after padding of one task i
 from .batches import prototype_scores as prototype_scores  # Scores of queries against class vectors
 from .batches import prototypes as prototypes  # Mean vector of each class
 from .calls import Called as Called  # Something made by a call such as `tim(steps=100)`
-from .calls import Tuned as Tuned  # Calls and settings
+from .settings import Tuned as Tuned  # Calls and settings
 from .calls import call_defaults as call_defaults  # The keyword settings of a callable with their defaults, in the …
 from .calls import check_choice as check_choice  # `value` must be one of `choices`
 from .calls import check_count as check_count  # `value` must be a whole number of at least `least`
@@ -26,16 +26,16 @@ from .calls import choice_field as choice_field  # A field that `check_choice` c
 from .calls import count_field as count_field  # A field that `check_count` checks
 from .calls import find_class as find_class  # The class that `table` (name → module:class) holds under `name`
 from .calls import format_call as format_call  # The canonical text of a call
-from .calls import is_tuned as is_tuned  # Whether a name on the command line is such a file
+from .settings import is_tuned as is_tuned  # Whether a name on the command line is such a file
 from .calls import make_called as make_called  # `chosen(**settings)`
 from .calls import number_field as number_field  # A field that `check_number` checks
 from .calls import parse_call as parse_call  # Split `name(key=literal, …)` into its name and settings
-from .calls import read_tuned as read_tuned  # Read such a file
-from .calls import tuned_method as tuned_method  # The method's call in the file
-from .calls import tuned_training as tuned_training  # The algorithm's call in the file and the settings of training
+from .settings import read_tuned as read_tuned  # Read such a file
+from .settings import tuned_method as tuned_method  # The method's call in the file
+from .settings import tuned_training as tuned_training  # The algorithm's call in the file and the settings of training
 from .calls import quote_words as quote_words  # Quotes around bare words and paths after an equals sign
 from .calls import with_settings as with_settings  # Give a class with a `name` a constructor that takes its fields …
-from .calls import write_tuned as write_tuned  # Write the file, whole or not at all
+from .settings import write_tuned as write_tuned  # Write the file, whole or not at all
 from .commands import COUNT as COUNT
 from .commands import FILE as FILE
 from .commands import FILE_PLACE as FILE_PLACE

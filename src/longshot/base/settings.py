@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from longshot.base.errors import UserError
+from longshot.base.files import write_text
 
 
 class Record(BaseModel):
@@ -279,3 +280,58 @@ def _wrong(model: type[BaseModel], path: Path, values: Any, error: ValidationErr
     except UserError as sentence:
         return sentence
     return UserError(f"The sidecar {path} does not hold what it should ({error}).")
+
+
+# ---- what ``longshot tune`` finds, in a YAML file that ``train`` and ``evaluate`` take in place of a name
+
+
+class Tuned(Record):
+    """Calls and settings: a ``method`` to evaluate with, an ``algorithm`` and ``train`` settings to train with."""
+
+    method: str | None = None
+    algorithm: str | None = None
+    train: Mapping[str, Any] = {}  # fields of training's settings
+    network: str | None = None  # folder of the network that was trained with them
+    story: Mapping[str, Any] = {}  # how it was found, for people
+
+
+def is_tuned(name: str) -> bool:
+    """Tell whether a name on the command line is such a file."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def write_tuned(path: str | Path, tuned: Tuned) -> None:
+    """Write the file, whole or not at all; what is empty is left out."""
+    import yaml
+
+    filled = {key: value for key, value in tuned.model_dump(mode="json").items() if value}
+    write_text(path, yaml.safe_dump(filled, sort_keys=False, allow_unicode=True, width=120))
+
+
+def read_tuned(path: str | Path) -> Tuned:
+    """Read such a file; UserError where it is missing or holds something else."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"The settings {path} cannot be read: {error.strerror or error}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"The settings {path} are not YAML: {' '.join(str(error).split())}.") from error
+    return read_record(Tuned, values, f"The file {path}")
+
+
+def tuned_method(path: str | Path) -> str:
+    """Return the method's call in the file."""
+    tuned = read_tuned(path)
+    if tuned.method is None:
+        raise UserError(f"{path} names no method; add a line such as 'method: protonet'.")
+    return tuned.method
+
+
+def tuned_training(path: str | Path) -> tuple[str, dict[str, Any]]:
+    """Return the algorithm's call in the file and the settings of training."""
+    tuned = read_tuned(path)
+    if tuned.algorithm is None:
+        raise UserError(f"{path} names no algorithm; add a line such as 'algorithm: protonet(way=20)'.")
+    return tuned.algorithm, dict(tuned.train)

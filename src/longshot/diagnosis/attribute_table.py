@@ -6,7 +6,6 @@ And what supports and queries consist of by them: shares and gaps with intervals
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -317,9 +316,6 @@ def _open(path: Path, rows: int) -> NDArray[np.float32] | None:
 
 
 def _measure(dataset: Dataset, shards: Shards, describe: Describe, title: str, rows: Ints | None) -> None:
-    missing = shards.missing()
-    if len(missing) < len(shards):
-        print(f"resuming: {len(shards) - len(missing)} of {len(shards)} parts are done", file=sys.stderr)
     with progress(title, shards.rows, "images") as bar:
         threads = torch.get_num_threads()
         read_shards(dataset, shards, describe, bar, step=_STEP, workers=threads, rows=rows)

@@ -17,7 +17,6 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -242,7 +241,7 @@ def _write(study: Study, space: Space, objective: TrialObjective, folder: Path) 
         "validation_accuracy": round(best["accuracy"], 5),
         "parameters": best["parameters"],
     }
-    tuned = replace(settings, story=story)
+    tuned = settings.model_copy(update={"story": story})
     write_tuned(folder / "best.yaml", tuned)
     return tuned
 

@@ -17,10 +17,9 @@ from longshot.models.features.pixels_cache import geometry, pixels_name
 TEXT = "decode|resize(20)|central_crop(16)|normalize(imagenet)"
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_equals_decoding_one_by_one(photos: Path, fresh_cache: Path, workers: int) -> None:
+def test_equals_decoding_one_by_one(photos: Path, fresh_cache: Path) -> None:
     dataset = open_dataset(photos)
-    array = cached_pixels(dataset, TEXT, workers=workers)
+    array = cached_pixels(dataset, TEXT)
     assert array.shape == (240, 16, 16, 3)
     assert array.dtype == np.uint8
     assert isinstance(array, np.memmap)  # on disk until rows are read
@@ -34,10 +33,10 @@ def test_is_read_back_and_shared_by_normalisations(
     dataset = open_dataset(photos)
     first = np.array(cached_pixels(dataset, TEXT))
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(pixels_cache, "_decode", refuse)
+    monkeypatch.setattr(pixels_cache, "read_shards", refuse)
     assert np.array_equal(
         cached_pixels(dataset, "decode|resize(20)|central_crop(16)|value_range(-1,1)"), first
     )
@@ -117,8 +116,6 @@ def test_unreadable_images_are_all_named(photos: Path, tmp_path: Path, fresh_cac
         UserError, match=r"2 of 240 images of dataset 'copy' cannot be used \(round/.*; square/"
     ):
         cached_pixels(dataset, TEXT)
-    with pytest.raises(UserError, match="workers is -1, but decoding takes 0 or more worker processes"):
-        cached_pixels(dataset, TEXT, workers=-1)
 
 
 def test_other_rules_of_preprocessing_are_other_pixels_and_networks(

@@ -162,7 +162,8 @@ def draw_taxonomy(
             colour, families = f"C{families % 10}", families + 1
         if level:
             x = _INDENT * (level - 1)
-            axes.plot([x, x, x + 0.6 * _INDENT], [above[level - 1], y, y], color=colour, lw=1)
+            stem = above[level - 1] + 0.45 * _ROW
+            axes.plot([x, x, x + 0.6 * _INDENT], [stem, y, y], color=colour if level > 1 else _GREY, lw=1)
         above[level] = y
         weight = "normal" if not branch.children else "bold"
         axes.text(_INDENT * (level - 0.3), y, text, size=8, va="center", weight=weight, color=_INK)

@@ -199,7 +199,7 @@ def cache_entries() -> list[CacheEntry]:
     for (kind, name), files in groups.items():
         with contextlib.suppress(FileNotFoundError):  # another process may be tidying
             stats = [file.stat() for file in files]
-            size, used = sum(map(_size, stats)), max(s.st_mtime for s in stats)
+            size, used = sum(s.st_size for s in stats), max(s.st_mtime for s in stats)
             listed.append(CacheEntry(kind, _title(kind, name, files), tuple(files), size, used))
     from longshot.base import remote_entries  # with all that fetches, which features do without
 
@@ -242,12 +242,6 @@ def prunable_entries(kind: str | None = None, *, days: float = 0.0) -> list[Cach
         for entry in cache_entries()
         if entry.kind != "registry" and kind in (None, entry.kind) and (not days or entry.used < limit)
     ]
-
-
-def _size(status: os.stat_result) -> int:
-    """Return the bytes of a file on disk: the holes of features that grow take none."""
-    blocks: int | None = getattr(status, "st_blocks", None)
-    return status.st_size if not blocks else min(status.st_size, blocks * 512)
 
 
 def _title(kind: str, name: str, files: list[Path]) -> str:

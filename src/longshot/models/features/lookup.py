@@ -385,8 +385,7 @@ class Pieces:
 
         request, rows = self.request, self.request.wanted_rows
         for array in self.writable:
-            if array.damage:
-                array.mend()
+            array.mend()
         name = f"{request.view}.grown-{request.source.device.type}-{request.address[32:40]}"
         new = GrowingArray(cache_dir("features") / name, len(request.dataset), request.dtype)
         target = next((array for array in self.writable if array.fits(rows, self.digests)), new)
@@ -404,5 +403,5 @@ class Pieces:
         path = features_path(self.request.view)
         with contextlib.suppress(LockBusy), hold_lock(path, wait=False):  # what grows just now stays
             for array in self.writable:
-                if array.fits(np.flatnonzero(array.sums), self.digests):
+                if array.fits(np.flatnonzero(array.held), self.digests):
                     array.remove()

@@ -6,11 +6,12 @@ Pixels are bytes in one memory-mapped file, of which training reads episodes as 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -34,12 +35,11 @@ from longshot.base import (
 )
 from longshot.data import Dataset, ImageStore, plan_shipment
 from longshot.models.features.cache import Shards, hold_lock, open_guarded
-from longshot.models.features.decode import open_decoder, unreadable_images
-from longshot.models.features.lookup import check_workers, content_of
+from longshot.models.features.decode import decode_rows, unreadable_images
+from longshot.models.features.lookup import content_of
 
 _SHARD_BYTES = 32 << 20  # a piece of finished work: what a kill can cost, and what is held in memory
 _STEP = 64  # images decoded at a time
-_MANY = 20_000  # images from which decoding processes pay for their start
 
 
 def cached_pixels(
@@ -47,7 +47,6 @@ def cached_pixels(
     preprocessing: str | Preprocessing,
     *,
     rows: Ints | None = None,
-    workers: int | None = None,
 ) -> NDArray[np.uint8]:
     """Return the bytes [N, H, W, 3] of all images in the dataset's order, from the cache where it has them.
 
@@ -59,10 +58,7 @@ def cached_pixels(
         Its geometry (all but value_range and normalize) is applied.
     rows : array [n] of int, optional
         Only these images, in this order: the others are not read. [n, H, W, 3] comes back.
-    workers : int, optional
-        Processes that decode (0: threads do; None: whatever pays).
     """
-    check_workers(workers)
     transform = geometry(preprocessing)
     file = pixels_name(dataset, transform, rows)
     shape = (len(dataset) if rows is None else len(rows), *transform.size, 3)
@@ -75,7 +71,10 @@ def cached_pixels(
             return array
         row_bytes = int(np.prod(shape[1:]))
         shards = Shards(path, "pixels", shape[0], max(_STEP, _SHARD_BYTES // row_bytes), "uint8")
-        _decode(dataset, transform, shards, workers, np.arange(len(dataset)) if rows is None else rows)
+        every = np.arange(len(dataset)) if rows is None else rows
+        with progress(f"decode {dataset.name}", shape[0], "images") as bar:
+            describe = partial(_bytes_of, transform, every)
+            read_shards(dataset, shards, describe, bar, step=_STEP, workers=os.cpu_count() or 1, rows=every)
         shards.assemble()
         shards.remove()
     array = _open(path, shape)
@@ -111,48 +110,17 @@ def _open(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
     return array.reshape(shape)
 
 
+def _bytes_of(transform: Preprocessing, rows: Ints, store: ImageStore, positions: range) -> Reading:
+    """Decode the images at some positions of ``rows``."""
+    decoded = decode_rows(store, transform, rows[positions.start : positions.stop].tolist())
+    return decoded.pixels.reshape(len(positions), -1), decoded.bad
+
+
 def row_positions(rows: Ints, total: int) -> Ints:
     """Map each row of a dataset to its position among ``rows``, −1 where it is not there; [total]."""
     where = np.full(total, -1, np.int64)
     where[rows] = np.arange(len(rows))
     return where
-
-
-def _decode(
-    dataset: Dataset, transform: Preprocessing, shards: Shards, workers: int | None, rows: Ints
-) -> None:
-    """Decode and keep the shards that are missing; every unreadable image is named in one error."""
-    missing = shards.missing()
-    if len(missing) < len(shards):
-        print(
-            f"resuming: {len(shards) - len(missing)} of {len(shards)} parts were decoded earlier",
-            file=sys.stderr,
-        )
-    cores = torch.get_num_threads()
-    if workers is None:
-        workers = cores if cores > 1 and len(rows) >= _MANY else 0
-    decoder = open_decoder(dataset.store, transform, workers)
-    bad: list[tuple[int, str]] = []
-    try:
-        with (
-            ThreadPoolExecutor(workers or cores) as pool,
-            progress(f"decode {dataset.name}", len(rows), "images") as bar,
-        ):
-            bar.skip(len(rows) - sum(len(shards.bounds(shard)) for shard in missing))
-            for shard in missing:
-                some = rows[np.array(shards.bounds(shard))].tolist()
-                parts = []
-                jobs = [some[start : start + _STEP] for start in range(0, len(some), _STEP)]
-                for job, decoded in zip(jobs, pool.map(decoder, jobs), strict=True):
-                    bad += decoded.bad
-                    parts.append(decoded.pixels.reshape(len(job), -1))
-                    bar.advance(len(job))
-                if not bad:  # from the first unreadable image on we go on only to find all the others
-                    shards.write(shard, np.concatenate(parts))
-    finally:
-        decoder.close()
-    if bad:
-        raise unreadable_images(dataset, bad)
 
 
 # values [n, d], (row, reason) of unreadable images
@@ -190,6 +158,11 @@ def read_shards(
     ``rows`` [positions] says which image a position is of; by default its own number.
     """
     missing = shards.missing()
+    if len(missing) < len(shards):
+        print(
+            f"resuming: {len(shards) - len(missing)} of {len(shards)} parts were read earlier",
+            file=sys.stderr,
+        )
     bar.skip(shards.rows - sum(len(shards.bounds(shard)) for shard in missing))
     cuts = [
         (shard, range(start, min(start + step, shards.bounds(shard).stop)))

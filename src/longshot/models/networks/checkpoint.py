@@ -74,27 +74,6 @@ def read_published(file: str | Path, network: Network) -> dict[str, Tensor]:
     return renamed
 
 
-def write_published(network: Network, file: str | Path) -> Path:
-    """Save a BiT network as the ``.npz`` that its authors publish, without a head.
-
-    Parameters
-    ----------
-    network : Network
-        One of ``bit-r18``, ``bit-r50x1``, ``bit-r101x3``.
-    file : path
-        Written whole or not at all.
-    """
-    names: dict[str, str] = getattr(network, "published_names", dict)()
-    if "resnet/root_block/standardized_conv2d/kernel" not in names:
-        raise UserError(f"The network '{network.call}' has no published .npz layout; only BiT's have.")
-    own = network.state_dict()
-    arrays = {there: own[here].cpu().numpy() for there, here in names.items()}
-    arrays = {name: a.transpose(2, 3, 1, 0) if a.ndim == 4 else a for name, a in arrays.items()}
-    with atomic(file) as temporary, temporary.open("wb") as out:
-        np.savez(out, **arrays)
-    return Path(file)
-
-
 def default_preprocessing(name: str) -> str:
     """Return the pixels that published weights of the network ``name`` were trained on.
 
