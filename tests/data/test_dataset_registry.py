@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from longshot.base import UserError
-from longshot.data import add_dataset, open_dataset, registry
+from longshot.data import open_dataset, registry
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 
@@ -168,20 +168,6 @@ def test_a_damaged_registry_is_set_aside_and_made_anew(
     open_dataset(tmp_path / "a.npz")
     assert [entry["name"] for entry in registry.entries()] == ["a"]
     assert capsys.readouterr().err == ""
-
-
-def test_what_is_legible_in_a_damaged_registry_is_kept(
-    fresh_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.savez(tmp_path / "a.npz", images=np.zeros((2, 3, 3), np.uint8), labels=["x", "y"])
-    add_dataset("letters", tmp_path / "a.npz")
-    file = fresh_cache / "registry.json"
-    content = json.loads(file.read_text())
-    content["names"]["other"] = 5
-    content["skipped"] = "none"
-    file.write_text(json.dumps(content))
-    assert registry.source_of("letters") == str(tmp_path / "a.npz")
-    assert "made anew with 2 entries that could be read" in capsys.readouterr().err
 
 
 def test_nothing_is_written_when_nothing_is_new(fresh_cache: Path, tmp_path: Path) -> None:

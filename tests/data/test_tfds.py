@@ -116,15 +116,6 @@ def test_two_versions_must_be_told_apart(folder: Path) -> None:
         open_dataset(f"tfds:{folder.parent}")
 
 
-def test_without_features_json_the_first_record_tells(tmp_path: Path) -> None:
-    old = write_tfds(
-        tmp_path, "animals", {"train": [record(i, i) for i in range(3)]}, None, labels={"label": NAMES}
-    )
-    dataset = open_dataset(f"tfds:{old}")
-    assert dataset.class_ids == ("0-cat", "1-dog", "2-big_bird")
-    assert dataset.image(2).getpixel((0, 0))[0] == 2
-
-
 def test_the_older_spelling_of_features(folder: Path) -> None:
     module = "tensorflow_datasets.core.features"
     image = {"type": f"{module}.image_feature.Image", "content": {"shape": [None, None, 3], "dtype": "uint8"}}

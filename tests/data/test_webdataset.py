@@ -234,19 +234,6 @@ def test_numbers_that_outgrow_their_zeros_are_one_run(tmp_path: Path) -> None:
     assert len(open_dataset(f"webdataset:{tmp_path}")) == 16
 
 
-def test_a_list_of_shards_beside_them_is_believed(shards: Path) -> None:
-    (shards / "nshards.txt").write_text("4\n")
-    with pytest.raises(UserError, match=r"has 3 shards, nshards.txt says 4"):
-        open_dataset(shards)
-    (shards / "nshards.txt").unlink()
-    (shards / "sizes.json").write_text('{"toy-000000.tar": 4, "toy-000001.tar": 5}')
-    with pytest.raises(UserError, match=r"toy-000001.tar holds 4 samples, sizes.json says 5"):
-        open_dataset(shards)
-    (shards / "sizes.json").write_text('{"toy-000007.tar": 4}')
-    with pytest.raises(UserError, match=r"lacks 1 shard that its sizes.json names \('toy-000007.tar'\)"):
-        open_dataset(shards)
-
-
 @pytest.mark.parametrize("spec", ["webdataset", "webdataset(shard_keys=True)"])
 def test_a_shard_copied_over_another_is_an_error(shards: Path, spec: str) -> None:
     shutil.copy(shards / "toy-000000.tar", shards / "toy-000002.tar")

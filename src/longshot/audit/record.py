@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -196,9 +195,7 @@ class Overlap:
             else:
                 pairs = read_parquet(path)
                 meta = json.loads(pairs.schema.metadata[b"longshot_overlap"])
-                if "turned" not in pairs.column_names:  # written before quarter turns were looked for
-                    pairs = pairs.append_column("turned", pa.array(np.zeros(len(pairs), np.int16)))
-                pairs = pairs.replace_schema_metadata().cast(SCHEMA)
+            pairs = pairs.replace_schema_metadata().cast(SCHEMA)
         except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
             raise UserError(
                 f"{path} is no overlap file of Longshot ({' '.join(str(error).split())[:120]})",

@@ -29,11 +29,9 @@ from longshot.base import (
     is_writable,
     note,
     read_json,
-    read_record,
     write_json,
 )
 from longshot.data.dataset import Dataset
-from longshot.data.file_readers import read_object
 from longshot.data.formats import split_spec
 from longshot.data.identity import HALVES, Digests, digest_words, remembered_images
 from longshot.data.identity import forget as forget_digests
@@ -336,7 +334,7 @@ def changed_registry() -> Iterator[RegistryFile]:
 
 
 def _read(file: Path, *, locked: bool = False) -> RegistryFile:
-    """Read one registry; a damaged one is set aside and made anew from what is legible in it, with a note."""
+    """Read one registry; a damaged one is set aside and made anew, with a note."""
     try:
         if not file.exists():
             return RegistryFile()
@@ -345,12 +343,11 @@ def _read(file: Path, *, locked: bool = False) -> RegistryFile:
         reason = error.template.rstrip(".")
     except OSError as error:  # a place that may not even be looked into
         reason = f"The registry of datasets {file} cannot be read: {error.strerror or error}"
-    legible = _salvage(file)
     if not is_writable(file.parent):
         if file not in _noted:
             _noted.add(file)
             note(f"{reason}; it is passed over.")
-        return legible
+        return RegistryFile()
     if not locked:
         with file_lock(file.parent / _LOCK):
             return _read(file, locked=True)  # another process may have mended it by now
@@ -361,28 +358,5 @@ def _read(file: Path, *, locked: bool = False) -> RegistryFile:
     )
     with explain_disk_errors(aside):
         file.rename(aside)
-    entries = len(legible.names) + len(legible.latest)
-    note(
-        f"{reason}. It is set aside as {aside.name} and made anew"
-        + (f" with {entries:,} entries that could be read." if entries else "; open your datasets again.")
-    )
-    write_json(file, legible.model_dump())
-    return legible
-
-
-def _salvage(file: Path) -> RegistryFile:
-    """Collect the entries of a damaged registry that are as they should be."""
-    content = RegistryFile()
-    try:
-        values = read_object(file)
-    except UserError:
-        return content
-    for section in ("latest", "called", "names", "skipped", "datasets"):
-        entries = values.get(section)
-        for key, value in entries.items() if isinstance(entries, dict) else ():
-            try:
-                alone: Any = read_record(RegistryFile, {section: {key: value}}, "The entry")
-            except UserError:
-                continue
-            getattr(content, section).update(getattr(alone, section))
-    return content
+    note(f"{reason}. It is set aside as {aside.name} and made anew; open your datasets again.")
+    return RegistryFile()

@@ -6,9 +6,7 @@ them that say otherwise.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
 import os
 import re
 import threading
@@ -250,9 +248,6 @@ def check_runs(shards: Sequence[Path], *, chosen: bool) -> None:
             note(
                 f"the shards {called} begin with number {min(numbers)}: where there is a number 0, it is missing."
             )
-    if not chosen:
-        for folder in sorted({shard.parent for shard in shards}):
-            _check_lists(folder, [shard.name for shard in shards if shard.parent == folder])
 
 
 def _joined(runs: dict[tuple[Path, str, int], list[int]]) -> dict[tuple[Path, str, int], list[int]]:
@@ -263,38 +258,6 @@ def _joined(runs: dict[tuple[Path, str, int], list[int]]) -> dict[tuple[Path, st
         if width == 0 and padded is not None:
             joined[padded] = [*joined[padded], *joined.pop((folder, stem, width))]
     return joined
-
-
-def check_samples(folder: Path, samples: dict[str, int]) -> None:
-    """Raise UserError when a shard holds another number of samples than ``sizes.json`` beside it says."""
-    for name, number in _sizes(folder).items():
-        if name in samples and samples[name] != number:
-            raise UserError(
-                f"{folder / name} holds {count(samples[name], 'sample')}, sizes.json says {number:,}",
-                "copy or download it again",
-            )
-
-
-def _check_lists(folder: Path, names: list[str]) -> None:
-    """Compare shards with ``nshards.txt``, which holds their number, and ``sizes.json``, the samples of each."""
-    with contextlib.suppress(OSError, ValueError):
-        expected = int((folder / "nshards.txt").read_text("utf-8"))
-        if len(names) < expected:
-            raise UserError(f"{folder} has {count(names, 'shard')}, nshards.txt says {expected:,}", _REMEDY)
-    absent = sorted(set(_sizes(folder)) - set(names))
-    if absent:
-        raise UserError(
-            f"{folder} lacks {count(absent, 'shard')} that its sizes.json names ({first(absent)})", _REMEDY
-        )
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    try:
-        content = json.loads((folder / "sizes.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    entries = content.items() if isinstance(content, dict) else ()
-    return {name: size for name, size in entries if name.endswith(".tar") and isinstance(size, int)}
 
 
 _hdf5_lock = threading.Lock()  # HDF5 reads one at a time

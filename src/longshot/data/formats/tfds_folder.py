@@ -20,13 +20,11 @@ import pyarrow as pa
 from longshot.base import UserError, count, first, note
 from longshot.data.file_readers import read_object
 from longshot.data.formats.base import cached_index, count_within
-from longshot.data.formats.spans import read_span, refuse_copied_records
+from longshot.data.formats.spans import refuse_copied_records
 from longshot.data.formats.tfrecord import (
     FeatureValue,
-    index_file,
     index_files,
     parse_example,
-    parse_record,
     span_columns,
 )
 
@@ -42,7 +40,6 @@ _KINDS = {
     "Scalar": "tensor",
     "BBoxFeature": "tensor",
 }
-_SIGNATURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF")
 
 
 @dataclass(frozen=True)
@@ -56,27 +53,13 @@ class Feature:
 
 
 def read_features(file: Path) -> list[Feature]:
-    """Read the features in a features.json (or the older feature.json)."""
+    """Read the features in a features.json."""
     try:
         return list(_flatten(json.loads(file.read_text("utf-8")), "", True))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{file} is no list of features as TFDS writes it ({type(error).__name__} {error})."
         ) from error
-
-
-def guess_features(example: Mapping[str, FeatureValue], labels: Mapping[str, list[str]]) -> list[Feature]:
-    """Guess the features of a dataset without features.json, from its first record and its files of label names."""
-    features = []
-    for name, value in sorted(example.items()):
-        single = len(value) == 1
-        if isinstance(value, list):
-            picture = single and value[0].startswith(_SIGNATURES)
-            features.append(Feature(name, "image" if picture else "text", single))
-        else:
-            named = name in labels or name == "label"
-            features.append(Feature(name, "label" if named else "tensor", single, str(value.dtype)))
-    return features
 
 
 def _flatten(node: Mapping[str, Any], name: str, single: bool) -> Iterator[Feature]:
@@ -185,10 +168,10 @@ def read_prepared(folder: Path, *, refresh: bool = False) -> Prepared:
         file.name.removesuffix(".labels.txt"): file.read_text("utf-8").removesuffix("\n").split("\n")
         for file in sorted(folder.glob("*.labels.txt"))
     }
-    described = next((f for n in ("features.json", "feature.json") if (f := folder / n).is_file()), None)
-    features = read_features(described) if described else guess_features(_first_example(files), labels)
+    described = folder / "features.json"
+    features = read_features(described)
     labels = {f.name: labels[n] for f in features if (n := f.name.replace("/", "-")) in labels}
-    watched = [*files, *(f for f in (folder / "dataset_info.json", described) if f and f.is_file())]
+    watched = [*files, *(f for f in (folder / "dataset_info.json", described) if f.is_file())]
     table = cached_index(
         f"tfds:{folder}", watched, lambda: _build(folder, shards, info, features), refresh=refresh
     )
@@ -254,15 +237,6 @@ def _shards(folder: Path, info: dict[str, Any]) -> dict[str, list[Path]]:
         present, key=lambda split: (listed.index(split) if split in listed else len(listed), split)
     )
     return {split: [file for _, file in sorted(present[split].items())] for split in order}
-
-
-def _first_example(files: Sequence[Path]) -> dict[str, FeatureValue]:
-    for file in files:
-        index = index_file(file)
-        if len(index):
-            offset, length = int(index.offsets[0]), int(index.lengths[0])
-            return parse_record(read_span(str(file), offset, length), f"{file} at byte {offset}")
-    return {}
 
 
 def _build(

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -29,7 +28,6 @@ from longshot.data.formats.base import (
 from longshot.data.formats.spans import (
     SpanStore,
     check_runs,
-    check_samples,
     read_span,
     refuse_copied_records,
 )
@@ -170,10 +168,6 @@ class WebDataset(Format):
             note(f"{fields.left_out()} of {root} left out.")
             table = table.replace_schema_metadata({_LEFT_OUT: fields.left_out().encode()})
         refuse_copied_records(shards, table, [shard.parent.name for shard in shards])
-        samples = Counter(row[2] for row in rows)
-        for folder in {shard.parent for shard in shards}:
-            inside = [number for number, shard in enumerate(shards) if shard.parent == folder]
-            check_samples(folder, {shards[number].name: samples[number] for number in inside})
         twice = repeated_names(row[0] for row in rows)
         if twice:
             raise UserError(
