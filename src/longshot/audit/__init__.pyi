@@ -22,8 +22,8 @@ from .find import find_overlap as find_overlap  # Find images and classes that t
 from .find import find_suspects as find_suspects  # Find images whose label looks wrong, and images that are copies …
 from .find import leave_out_overlap as leave_out_overlap  # Write `dataset` without what an overlap file says it …
 from .find import pair_images as pair_images  # `images(side, keys)` for a page with pictures
-from .review import Review as Review  # What is doubtful in a dataset, and what was decided
-from .review import review_dataset as review_dataset  # List doubtful labels and copies, or decide about them
+from .decisions import Review as Review  # What is doubtful in a dataset, and what was decided
+from .decisions import review_dataset as review_dataset  # List doubtful labels and copies, or decide about them
 from .leaks import SeenImages as SeenImages  # Images by content
 from .leaks import Stage as Stage  # One training of a network, with its images where they are on record
 from .leaks import TestedImages as TestedImages  # The images that a testbed uses of one dataset
