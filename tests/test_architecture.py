@@ -41,7 +41,7 @@ def test_no_room_is_entered_around_its_door() -> None:
 
 def test_edges_between_rooms_stay_few() -> None:
     edges = {(use.own, use.room) for use in uses(ROOT, "src") if "longshot" not in (use.own, use.room)}
-    assert len(edges) <= 88  # a wing more, which ships models and reads from most rooms
+    assert len(edges) <= 87  # every room more knows several others
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +22,6 @@ T = TypeVar("T")
 
 KINDS = ("jiang-conrath", "lin", "wu-palmer", "path")
 REDUCTIONS = ("shortest-paths",)
-_SLICE = 16  # writing a slice costs as much as picking about 16² single cells
 _LONG = 6000  # from so many classes on the work takes seconds
 _BLOCK = 1 << 22  # cells of a temporary block: 32 MB of float64
 
@@ -84,7 +82,6 @@ def class_distances(
         below = above.sum(images, len(taxonomy))
         result = _jiang_conrath(above, below) if kind == "jiang-conrath" else _lin(above, below)
     np.fill_diagonal(result, 0.0)
-    _restore_order(result, above.rank)
     return result
 
 
@@ -136,8 +133,7 @@ def lowest_common_ancestors(
     below = above.sum(images, len(taxonomy))
     result = np.empty((above.size, above.size), np.int32)
     _paint(result, above, _from_wide_to_narrow(above, below, taxonomy.depths), np.arange(len(taxonomy)))
-    result[np.diag_indices(above.size)] = taxonomy.indices([class_ids[i] for i in np.argsort(above.rank)])
-    _restore_order(result, above.rank)
+    result[np.diag_indices(above.size)] = above.start
     return result
 
 
@@ -195,7 +191,7 @@ def _jiang_conrath(above: Ancestry, below: Floats) -> Floats:
     logs = _log(below)
     result = np.zeros((above.size, above.size))
     _paint(result, above, _from_wide_to_narrow(above, below), 2.0 * logs)
-    own = _own(above, logs)
+    own = logs[above.start]
     result -= own[:, None]
     result -= own[None, :]
     return result
@@ -205,7 +201,7 @@ def _lin(above: Ancestry, below: Floats) -> Floats:
     information = _log(below).max() - _log(below)
     result = np.zeros((above.size, above.size))
     _paint(result, above, _from_wide_to_narrow(above, below), 2.0 * information)
-    own = _own(above, information)
+    own = information[above.start]
     for low in range(0, above.size, step := max(1, _BLOCK // above.size)):
         total = own[low : low + step, None] + own[None, :]
         # Two classes of no information (each holds every image) are the same set: distance 0.
@@ -220,20 +216,20 @@ def _path(above: Ancestry) -> Floats:
     def shorten(cells: Floats, row_hops: Ints, column_hops: Ints) -> None:
         np.minimum(cells, row_hops[:, None] + column_hops[None, :], out=cells)
 
-    for _, ranks, hops in _watched(list(above.members()), above.size):
-        _over_blocks(result, ranks, hops, shorten)
+    for _, classes, hops in _watched(list(above.members()), above.size):
+        _over_blocks(result, classes, hops, shorten)
     return result
 
 
 def _wu_palmer(above: Ancestry, taxonomy: Taxonomy) -> Floats:
     result = np.zeros((above.size, above.size))
-    for node, ranks, hops in _watched(list(above.members()), above.size):
+    for node, classes, hops in _watched(list(above.members()), above.size):
         twice = 2.0 * (taxonomy.depths[node] + 1)
 
         def raise_similarity(cells: Floats, row_hops: Ints, column_hops: Ints, twice: float = twice) -> None:
             np.maximum(cells, twice / (row_hops[:, None] + column_hops[None, :] + twice), out=cells)
 
-        _over_blocks(result, ranks, hops, raise_similarity)
+        _over_blocks(result, classes, hops, raise_similarity)
     return np.subtract(1.0, result, out=result)
 
 
@@ -242,27 +238,19 @@ def _log(below: Floats) -> Floats:
     return np.log(np.where(below > 0, below, 1.0))
 
 
-def _own(above: Ancestry, values: Floats) -> Floats:
-    """Return the value at each class's own node, in depth-first order, [C]."""
-    own = above.hops == 0
-    result = np.empty(above.size)
-    result[above.rank[above.classes[own]]] = values[above.nodes[own]]
-    return result
-
-
 def _from_wide_to_narrow(
     above: Ancestry, below: Floats, depths: Ints | None = None
 ) -> list[tuple[int, Ints]]:
-    """List (node, ranks below it) from the most images to the fewest: whoever paints last is the lowest ancestor.
+    """List (node, classes below it) from the most images to the fewest: whoever paints last is the lowest ancestor.
 
     Of nodes above the same classes only the last is kept: they would paint the same cells.
     """
-    ranks_below = {node: ranks for node, ranks, _ in above.members()}
-    nodes = np.array(sorted(ranks_below), np.int64)
+    classes_below = {node: classes for node, classes, _ in above.members()}
+    nodes = np.array(sorted(classes_below), np.int64)
     deep = np.zeros(len(nodes)) if depths is None else depths[nodes]
     order = nodes[np.lexsort((-nodes, deep, -below[nodes]))].tolist()
-    last = {ranks_below[node].tobytes(): node for node in order}
-    return [(node, ranks_below[node]) for node in order if last[ranks_below[node].tobytes()] == node]
+    last = {classes_below[node].tobytes(): node for node in order}
+    return [(node, classes_below[node]) for node in order if last[classes_below[node].tobytes()] == node]
 
 
 def _paint(
@@ -272,13 +260,23 @@ def _paint(
     values: Floats | Ints,
 ) -> None:
     """Write values[node] over all pairs of classes below the node, node after node."""
-    for node, ranks in _watched(nodes, above.size):
-        runs = _runs(ranks)
-        if _SLICE * len(runs) > len(ranks):
-            cells[np.ix_(ranks, ranks)] = values[node]
-            continue
-        for rows, columns in product(runs, repeat=2):
-            cells[rows, columns] = values[node]
+    for node, classes in _watched(nodes, above.size):
+        cells[np.ix_(classes, classes)] = values[node]
+
+
+def _over_blocks(
+    cells: Floats,
+    classes: Ints,
+    hops: Ints,
+    update: Callable[[Floats, Ints, Ints], None],
+) -> None:
+    """Update the pairs of ``classes`` in place, in blocks that bound the temporaries."""
+    step = max(1, _BLOCK // len(classes))
+    for low in range(0, len(classes), step):
+        where = np.ix_(classes[low : low + step], classes)
+        block = cells[where]
+        update(block, hops[low : low + step], hops)
+        cells[where] = block
 
 
 def _watched(nodes: Sequence[T], classes: int) -> Iterator[T]:
@@ -290,63 +288,6 @@ def _watched(nodes: Sequence[T], classes: int) -> Iterator[T]:
         for node in nodes:
             yield node
             bar.advance()
-
-
-def _over_blocks(
-    cells: Floats,
-    ranks: Ints,
-    hops: Ints,
-    update: Callable[[Floats, Ints, Ints], None],
-) -> None:
-    """Update the pairs of ``ranks`` in place, in blocks that bound the temporaries."""
-    runs = _runs(ranks)
-    if _SLICE * len(runs) > len(ranks):
-        step = max(1, _BLOCK // len(ranks))
-        for low in range(0, len(ranks), step):
-            where = np.ix_(ranks[low : low + step], ranks)
-            block = cells[where]
-            update(block, hops[low : low + step], hops)
-            cells[where] = block
-        return
-    starts = np.cumsum([0, *(run.stop - run.start for run in runs)]).tolist()
-    for i, rows in enumerate(runs):
-        for j, columns in enumerate(runs):
-            column_hops = hops[starts[j] : starts[j + 1]]
-            step = max(1, _BLOCK // len(column_hops))
-            for low in range(rows.start, rows.stop, step):
-                high = min(low + step, rows.stop)
-                row_hops = hops[starts[i] + low - rows.start : starts[i] + high - rows.start]
-                update(cells[low:high, columns], row_hops, column_hops)
-
-
-def _runs(ranks: Ints) -> list[slice]:
-    """Return sorted ranks as slices of consecutive numbers."""
-    breaks = np.flatnonzero(np.diff(ranks) != 1) + 1
-    lows = ranks[np.concatenate([[0], breaks])].tolist()
-    highs = ranks[np.concatenate([breaks - 1, [len(ranks) - 1]])].tolist()
-    return [slice(low, high + 1) for low, high in zip(lows, highs, strict=True)]
-
-
-def _restore_order(matrix: Floats | NDArray[np.int32], rank: Ints) -> None:
-    """Restore the classes' own order from depth-first order, in place: a second C×C array may not fit."""
-    if np.array_equal(rank, np.arange(len(rank))):
-        return
-    step = max(1, _BLOCK // len(rank))
-    buffer = np.empty((min(step, len(rank)), len(rank)), matrix.dtype)
-    for low in range(0, len(rank), step):
-        rows = matrix[low : low + step]
-        rows[:] = np.take(rows, rank, axis=1, out=buffer[: len(rows)], mode="clip")  # clip: no copy of out
-    done = np.zeros(len(rank), bool)
-    for start in range(len(rank)):  # rows along the cycles of the permutation
-        if done[start]:
-            continue
-        held, at = matrix[start].copy(), start
-        while (source := int(rank[at])) != start:
-            matrix[at] = matrix[source]
-            done[at] = True
-            at = source
-        matrix[at] = held
-        done[at] = True
 
 
 _TASKS_AT_ONCE = 1 << 22  # pairs looked up at once: 32 MB of float64

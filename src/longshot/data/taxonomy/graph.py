@@ -75,21 +75,20 @@ def _advance(
 
 @dataclass(frozen=True)
 class Ancestry:
-    """Every (class, ancestor) pair with the edges between them, sorted by node, then depth-first rank.
+    """Every (class, ancestor) pair with the edges between them, sorted by node, then class.
 
-    ``classes`` [M] positions in class_ids, ``nodes`` [M], ``hops`` [M]; ``rank`` [C] is the place of each
-    class in a depth-first walk: classes below one node stand together, so that its pairs are slices.
+    ``classes`` [M] positions in class_ids, ``nodes`` [M], ``hops`` [M]; ``start`` [C] is the node of each class.
     """
 
     classes: Ints
     nodes: Ints
     hops: Ints
-    rank: Ints
+    start: Ints
 
     @property
     def size(self) -> int:
         """Count the classes."""
-        return len(self.rank)
+        return len(self.start)
 
     @classmethod
     def of(cls, taxonomy: Taxonomy, class_ids: Sequence[str]) -> Ancestry:
@@ -113,38 +112,16 @@ class Ancestry:
         pairs, first = np.unique(np.concatenate(levels), return_index=True)
         hops = np.repeat(np.arange(len(levels)), [len(level) for level in levels])[first]
         classes, nodes = np.divmod(pairs, size)
-        rank = _depth_first_rank(taxonomy, start, np.unique(nodes))
-        order = np.lexsort((rank[classes], nodes))
-        return cls(classes[order], nodes[order], hops[order], rank)
+        order = np.lexsort((classes, nodes))
+        return cls(classes[order], nodes[order], hops[order], start)
 
     def sum(self, weights: Floats, size: int) -> Floats:
         """Sum ``weights`` [C] over the classes at or below each node, [size]."""
         return np.bincount(self.nodes, weights[self.classes], size).astype(np.float64)
 
     def members(self) -> Iterator[tuple[int, Ints, Ints]]:
-        """Yield (node, sorted ranks of the classes below, hops from each) for nodes above two or more classes."""
+        """Yield (node, sorted classes below, hops from each) for nodes above two or more classes."""
         bounds = np.flatnonzero(np.diff(self.nodes, prepend=-1, append=-1))
-        ranks = self.rank[self.classes]
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             if high - low > 1:
-                yield int(self.nodes[low]), ranks[low:high], self.hops[low:high]
-
-
-def _depth_first_rank(taxonomy: Taxonomy, start: Ints, used: Ints) -> Ints:
-    """Rank the classes by a depth-first walk over the ``used`` nodes, [C]."""
-    offsets, children = (part.tolist() for part in taxonomy.child_lists)
-    waiting = np.zeros(len(taxonomy), bool)
-    waiting[used] = True
-    open_nodes = waiting.tolist()
-    position = np.zeros(len(taxonomy), np.int64)
-    stack, met = [taxonomy.index(taxonomy.root)], 0
-    while stack:
-        at = stack.pop()
-        if open_nodes[at]:
-            open_nodes[at] = False
-            position[at] = met
-            met += 1
-            stack.extend(reversed(children[offsets[at] : offsets[at + 1]]))
-    rank = np.empty(len(start), np.int64)
-    rank[np.argsort(position[start])] = np.arange(len(start))
-    return rank
+                yield int(self.nodes[low]), self.classes[low:high], self.hops[low:high]
