@@ -58,6 +58,17 @@ def plus_minus(
 def half_text(half: float, unit: Unit = "percent", digits: int = 1) -> str:
     """Return half the width of an interval alone, where a column of its own has it.
 
+    Parameters
+    ----------
+    half : float
+        In shares for the first two units.
+    unit : {"percent", "points", "plain"}
+        As in ``plus_minus``.
+    digits : int
+        Behind the point.
+
+    Examples
+    --------
     >>> half_text(0.0062), half_text(0.0062, "plain", 4)
     ('± 0.6', '± 0.0062')
     """
