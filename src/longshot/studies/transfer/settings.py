@@ -26,7 +26,9 @@ class TransferSettings(kinds.StudySettings):
 
     divergences: _Divergences = Field(description="Divergences R of train and test classes, a split for each")
     splits_per_divergence: int = Field(ge=1, description="Splits drawn at every divergence")
-    mode: Literal["principal", "paper"] = Field(description="How classes are assigned to parts")
+    mode: Annotated[kinds.Text, Field(pattern=r"^(principal|paper|atg:\w+)$")] = Field(
+        description="How classes are assigned to parts: principal, paper, or the published atg:cifar100"
+    )
     measure: Literal["kl-symmetric", "kl", "wasserstein", "euclidean"] = Field(description="The divergence")
     also: kinds.Names = Field(
         description="Splits without a divergence: random, semantic, given, a published one (cifar-fs), or a file"
@@ -55,6 +57,11 @@ class TransferSettings(kinds.StudySettings):
         description="Ceiling of a training; one that hits it is left out of slopes. null: none"
     )
     repeats: int = Field(ge=1, description="Trainings of every network, with other seeds")
+
+    @property
+    def published(self) -> bool:
+        """Tell whether splits at a divergence are read from a published list."""
+        return self.mode.startswith("atg:")
 
     @property
     def distinct_methods(self) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 AnyLab = Lab[Any, Any]  # of the study; what is read off it comes through ``scores_of``
 _ALIKE = 0.05
+# may change in one folder: what adds splits and trainings leaves those that are there as they are
+_GROWING = ("finetune_lr", "divergences", "also", "repeats")
 
 
 def transfer_claims(scores_of: Callable[[AnyLab], TransferScores]) -> list[Claim[AnyLab]]:
@@ -247,7 +249,7 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
     """Splits of growing distance, and networks trained on each."""
 
     settings = TransferSettings
-    binding = tuple(name for name in TransferSettings.model_fields if name != "finetune_lr")
+    binding = tuple(name for name in TransferSettings.model_fields if name not in _GROWING)
     question = (
         "Networks are trained on some classes and tested on others. How does accuracy fall as the test classes get "
         "further from the train classes, and does adapting the embedding to every task help then?"

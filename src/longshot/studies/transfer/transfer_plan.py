@@ -66,6 +66,14 @@ def split_choices(settings: TransferSettings) -> list[SplitChoice]:
 def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
     """Raise UserError when 20 % of the classes make no task, or a split that was asked for is impossible."""
     classes, way = len(dataset.class_ids), settings.way
+    for choice in split_choices(settings):
+        if choice.target is not None and settings.published:
+            open_split(f"{settings.mode}@{choice.target:g}", dataset)
+    if settings.published and settings.splits_per_divergence > 1:
+        raise UserError(
+            f"{settings.mode} has one split at each divergence, but {settings.splits_per_divergence} are wanted",
+            "set {splits_per_divergence:1}, and {repeats} for several trainings",
+        )
     _, _, test = part_sizes(classes)
     if test < way:
         raise UserError(
@@ -92,6 +100,13 @@ def _named_split(settings: TransferSettings, dataset: Dataset, kind: str) -> Spl
     return open_split(f"{kind}(seed={settings.seed})" if seeded else kind, dataset)
 
 
+def _listed_split(settings: TransferSettings, dataset: Dataset, choice: SplitChoice) -> Split | None:
+    """Return a split that follows from no features: a named one, or a published partition; None for others."""
+    if choice.target is None:
+        return _named_split(settings, dataset, choice.name)
+    return open_split(f"{settings.mode}@{choice.target:g}", dataset) if settings.published else None
+
+
 def make_splits(settings: TransferSettings, dataset: Dataset, features: Features) -> dict[str, Split]:
     """Map names to splits, in the order of :func:`split_choices`.
 
@@ -101,25 +116,24 @@ def make_splits(settings: TransferSettings, dataset: Dataset, features: Features
     several = settings.mode == "paper" and settings.splits_per_divergence > 1
     splits = {}
     for choice in split_choices(settings):
-        if choice.target is None:
-            splits[choice.name] = _named_split(settings, dataset, choice.name)
-            continue
-        recipe = SplitRecipe(
-            mode=settings.mode,
-            measure=settings.measure,
-            start="random" if several else "principal",
-            seed=settings.seed + choice.draw,
-        )
-        splits[choice.name] = splitter.split(choice.target, recipe)
+        split = _listed_split(settings, dataset, choice)
+        if split is None:
+            recipe = SplitRecipe(
+                mode=settings.mode,
+                measure=settings.measure,
+                start="random" if several else "principal",
+                seed=settings.seed + choice.draw,
+            )
+            split = splitter.split(choice.target or 0.0, recipe)
+        splits[choice.name] = split
     return splits
 
 
 def stand_ins(settings: TransferSettings, dataset: Dataset) -> dict[str, Split]:
-    """Make random splits of the same sizes, for estimates before the network behind the splits is trained."""
+    """Return the splits, for estimates before the network behind them is trained: random ones of the same sizes."""
     random = open_split("random", dataset)
     return {
-        choice.name: random if choice.target is not None else _named_split(settings, dataset, choice.name)
-        for choice in split_choices(settings)
+        choice.name: _listed_split(settings, dataset, choice) or random for choice in split_choices(settings)
     }
 
 
