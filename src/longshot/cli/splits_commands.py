@@ -78,6 +78,7 @@ def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool)
         )
     if "target" in made:
         click.echo(target_line(made))
+        click.echo(uncertified_line(files[0] if files else "FILE"))
     if "hardness" in made:
         click.echo()
         records = [{"split": split.name, **split.made["hardness"]} for split in splits]
@@ -162,6 +163,8 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
             click.echo(f"  {key}: {plain(value)}")
     if "target" in split.made:
         click.echo(target_line(split.made))
+        if "certified" not in split.made:
+            click.echo(uncertified_line(file))
     if "hardness" in split.made:
         print_hardness([{"split": split.name, **split.made["hardness"]}, *split.made.get("references", [])])
     if with_classes:
@@ -331,6 +334,14 @@ def target_line(made: Mapping[str, Any]) -> str:
     }
     strength = made["strength"] if isinstance(made["strength"], str) else f"strength {made['strength']:g}"
     return f"{'; '.join(aims.values())}; {made['direction']}, {strength}, of {made['searched']['splits']} splits tried"
+
+
+def uncertified_line(file: Path | str) -> str:
+    """Say that networks were not asked, and how they are."""
+    return (
+        "uncertified: that is a linear map on these features, and networks trained from scratch differ by points; "
+        f"train some with 'longshot study run certify-split DATASET --set also=[{file}] -o FOLDER'"
+    )
 
 
 def gap_row(name: str, against: str, gap: TreeGap, *, exact: bool) -> dict[str, Any]:

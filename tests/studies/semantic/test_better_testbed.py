@@ -160,7 +160,8 @@ def test_the_page_is_the_study(better: Path) -> None:
 
 
 def _again(run_cli, out: Path, *more: str, check: bool = True):
-    changes = ("--set", "tasks=24", "--set", "methods=[protonet, nearest-neighbour, bd-cspn]", *more)
+    changes = ("--set", "tasks=24", "--set", "methods=[protonet, nearest-neighbour, bd-cspn]")
+    changes = (*changes, "--set", "split=test", *more)
     return run_cli(
         "study", "run", "better-testbed-small", "toybox", *changes, "-o", out, "--json", check=check
     )

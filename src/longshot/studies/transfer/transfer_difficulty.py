@@ -35,6 +35,7 @@ from longshot.studies.engine.study_page import Drawings
 from longshot.studies.engine.study_tables import TableFile
 from longshot.studies.engine.study_training import slug
 from longshot.studies.transfer import transfer_plan
+from longshot.studies.transfer.certificates import certificates_table, certified
 from longshot.studies.transfer.settings import TransferSettings
 from longshot.studies.transfer.transfer_scores import FIXED, PAIRS, SplitPlace, TransferScores, steepness
 from longshot.studies.transfer.transfer_tables import printed_drop, printed_span
@@ -280,6 +281,8 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
             split.save(_split_file(lab, name))
         lab.plan = transfer_plan.second_plan(settings, lab.data, splits)
         super().work(lab)
+        for name, split in certified(splits, scores_of(lab), settings).items():
+            split.save(_split_file(lab, name))
         lab.notes += [
             f"'{split.name}' has the same classes in every part as '{split.twin}'."
             for split in scores_of(lab).splits
@@ -310,13 +313,14 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
 
     def claims(self, settings: TransferSettings) -> list[Claim[TransferLab]]:
         """List the claims of sections 5.2 to 5.4, tables 1, 4 and 5."""
-        return transfer_claims(scores_of)
+        return transfer_claims(scores_of) if settings.divergences else []
 
     def tables(self, lab: TransferLab) -> list[TableFile]:
-        """Make the tables of accuracies, slopes, what adapting gains, and the splits."""
+        """Make the tables of accuracies, slopes, what adapting gains, the splits, and how hard they are."""
         from longshot.studies.transfer.transfer_tables import transfer_tables
 
-        return transfer_tables(scores_of(lab), lab.settings.way)
+        scores = scores_of(lab)
+        return [*transfer_tables(scores, lab.settings.way), certificates_table(scores, lab.settings)]
 
     def figures(self, lab: TransferLab) -> Drawings:
         """Return figures 2 and 3, and all methods by divergence."""

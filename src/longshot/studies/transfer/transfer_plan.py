@@ -64,7 +64,7 @@ def split_choices(settings: TransferSettings) -> list[SplitChoice]:
 
 
 def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
-    """Raise UserError when 20 % of the classes make no task, or a split that was asked for is impossible."""
+    """Raise UserError when a split that is asked for is impossible, or its test classes make no task."""
     classes, way = len(dataset.class_ids), settings.way
     for choice in split_choices(settings):
         if choice.target is not None and settings.published:
@@ -74,8 +74,10 @@ def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
             f"{settings.mode} has one split at each divergence, but {settings.splits_per_divergence} are wanted",
             "set {splits_per_divergence:1}, and {repeats} for several trainings",
         )
+    if not settings.divergences and not settings.also:
+        raise UserError("The study has no splits", "name some with {also}, or divergences with {divergences}")
     _, _, test = part_sizes(classes)
-    if test < way:
+    if settings.divergences and not settings.published and test < way:
         raise UserError(
             f"Dataset '{dataset.name}' has {classes} classes, so a split has {test} test classes, but tasks are "
             f"{way}-way: {5 * way} classes are needed",
@@ -330,12 +332,13 @@ def comparisons(settings: TransferSettings) -> list[Comparison]:
     if len(swept) > 1:
         sides = [_side(settings, each) for each in swept]
         listed.append(Comparison("Divergences, the same method on each", "split.divergence", sides))
-    if settings.also:
-        sides = [_side(settings, each) for each in choices if each not in swept[:-1]]
+    sides = [_side(settings, each) for each in choices if each not in swept[:-1]]
+    if len(sides) > 1:
         listed.append(Comparison("Kinds of split, the same method on each", "split", sides))
-    named = {method: _side(settings, swept[-1], method) for method in methods}
+    hardest = (swept or choices)[-1]
+    named = {method: _side(settings, hardest, method) for method in methods}
     if len(methods) > 1:
-        listed.append(Comparison(f"Methods on {swept[-1].name}", "method", list(named.values())))
+        listed.append(Comparison(f"Methods on {hardest.name}", "method", list(named.values())))
     if {"multiclass", "finetune"} <= set(methods):
         sides = [named["multiclass"], named["finetune"]]
         listed.append(Comparison("Adapting the same network or not", "method.solver", sides))

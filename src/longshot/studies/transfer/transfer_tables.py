@@ -139,12 +139,9 @@ _CUT = " ‡"
 
 def transfer_tables(scores: TransferScores, way: int) -> list[TableFile]:
     """Make all tables of the study."""
-    return [
-        *(accuracies_table(scores, way, shot) for shot in scores.shots),
-        slopes_table(scores),
-        adaptation_table(scores),
-        splits_table(scores),
-    ]
+    by_divergence = [slopes_table(scores), adaptation_table(scores)] if scores.sweep else []
+    accuracies = [accuracies_table(scores, way, shot) for shot in scores.shots]
+    return [*accuracies, *by_divergence, splits_table(scores)]
 
 
 def splits_table(scores: TransferScores) -> TableFile:
@@ -184,7 +181,7 @@ def accuracies_table(scores: TransferScores, way: int, shot: int) -> TableFile:
     def values(line: TableRow, column: TableColumn) -> Floats:
         return scores.tasks(column.head, line.facts["method"], shot)
 
-    last = shot == scores.shots[-1]
+    last = bool(scores.sweep) and shot == scores.shots[-1]
     table = score_table(
         f"accuracies-{shot}-shot",
         f"Accuracy by split, {way}-way {shot}-shot",
@@ -327,7 +324,7 @@ def transfer_figures(
         "logarithmic": scores.logarithmic,
     }
     each = " Every split of a divergence is a mark." if settings.splits_per_divergence > 1 else ""
-    for shot in settings.shots:
+    for shot in reversed(settings.shots) if scores.sweep else ():
         series = [method_series(scores, method, shot) for method in scores.methods]
         title = f"{dataset}, {settings.way}-way {shot}-shot, test classes"
         drawings[f"accuracy-{shot}-shot"] = Picture(
