@@ -39,7 +39,6 @@ from longshot.studies.semantic.semantic_common import (
     draw_rolling,
     entries,
     method_rows,
-    printed_records,
     printed_sheet,
     quartile_of,
 )
@@ -168,7 +167,6 @@ def _results_table(lab: BetterLab, shot: int) -> TableFile:
         values,
         note=_NOTE,
         published=sheets,
-        records=printed_records(printed),
     )
 
 

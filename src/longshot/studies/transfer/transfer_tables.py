@@ -87,53 +87,6 @@ def printed_drop(method: str, shot: int, near: str, far: str) -> float | None:
     return None if first is None or second is None else round((first.mean - second.mean) / 100, 6)
 
 
-def hardest_records() -> list[Fact]:
-    """Return table 1 as CSV rows."""
-    facts = {"source": "published", "split": "R = 0.96", "way": 5, "shot": 5}
-    blank = {"low": None, "high": None, "tasks": None, "mark": ""}
-    return [
-        {**facts, "dataset": dataset, "method": method, "mean": round(value / 100, 6), **blank}
-        | {"embedding": "adapts" if method in ADAPTING else "fixed"}
-        for dataset, method, value in printed_numbers(1)
-    ]
-
-
-def correlations_records() -> list[Fact]:
-    """Return table 2 as CSV rows."""
-    facts = {"source": "published", "method": "", "model": "gaussian"}
-    blank = {"low": None, "high": None, "p": None, "tasks": 100}
-    return [
-        {**facts, "dataset": dataset, "measure": measure, "r": r, **blank}
-        for dataset, measure, r in printed_numbers(2)
-    ]
-
-
-def accuracies_records() -> list[Fact]:
-    """Return table 4 for CIFAR100 as CSV rows."""
-    table = _table(4)
-    blank = {"low": None, "high": None, "tasks": None, "mark": ""}
-    return [
-        {"source": "published", "dataset": "CIFAR100", "split": split, "way": 5, "method": method}
-        | {"shot": int(shot.removesuffix("-shot")), "mean": round(cell.mean / 100, 6), **blank}
-        | {"embedding": "adapts" if method in ADAPTING else "fixed"}
-        for split, cells in table.rows.items()
-        for (shot, method), cell in zip(table.columns, cells, strict=True)
-        if cell is not None
-    ]
-
-
-def slope_records() -> list[Fact]:
-    """Return table 5 as CSV rows; shares per unit."""
-    facts = {"source": "published", "shot": None, "x": "R", "minus": ""}
-    blank = dict.fromkeys(
-        ("low", "high", "p", "tasks_low", "tasks_high", "lowest_draw", "highest_draw", "splits")
-    )
-    return [
-        {**facts, "dataset": dataset, "method": method, "slope": round(value / 100, 6), **blank}
-        for dataset, method, value in printed_numbers(5)
-    ]
-
-
 _CUT = " ‡"
 
 
@@ -167,7 +120,7 @@ def accuracies_table(scores: TransferScores, way: int, shot: int) -> TableFile:
         TableRow((method, _kind(method)), facts={"method": method, "embedding": _kind(method)})
         for method in scores.methods
     ]
-    shared = {"dataset": "", "way": way, "shot": shot}
+    shared = {"way": way, "shot": shot}
     columns = [TableColumn("", column, {**shared, "split": column}) for column in scores.columns]
     note = "Mean accuracy over tasks in %, ± half the 95 % interval over tasks (Student t)."
     draws = max(len(scores.of(column)) for column in scores.columns)
@@ -192,7 +145,6 @@ def accuracies_table(scores: TransferScores, way: int, shot: int) -> TableFile:
         note=note,
         digits=1,
         published=[printed_sheet(4), printed_sheet(1)] if last else [],
-        records=[*accuracies_records(), *hardest_records()] if last else [],
     )
     return replace(table, sheets=[_with_cuts(scores, table.sheets[0], rows, columns), *table.sheets[1:]])
 
@@ -217,7 +169,7 @@ def slopes_table(scores: TransferScores) -> TableFile:
     """Make the paper's table 5: slope of accuracy against R, and the difference to MAML's."""
     if len({split.target for split in scores.sweep}) < 2:
         line = "A slope needs at least 2 divergences; the study has 1."
-        return TableFile("slopes", [printed_sheet(5)], slope_records(), [line])
+        return TableFile("slopes", [printed_sheet(5)], [], [line])
     records: list[Fact] = []
     blocks = []
     x, unit = ("log10 R", "tenfold") if scores.logarithmic else ("R", "unit")
@@ -262,7 +214,7 @@ def slopes_table(scores: TransferScores) -> TableFile:
     if scores.logarithmic:
         note += " R spans decades here, so slopes are per tenfold; the printed ones are per unit from 0.04 to 0.96."
     sheets = [Sheet("Slope of accuracy against divergence", names, blocks, note), printed_sheet(5)]
-    return TableFile("slopes", sheets, [*records, *slope_records()])
+    return TableFile("slopes", sheets, records)
 
 
 def adaptation_table(scores: TransferScores) -> TableFile:
@@ -300,7 +252,7 @@ def _slope(slope: Steepness, digits: int = 2) -> str:
 
 def _slope_record(method: str, shot: int, x: str, against: str, slope: Steepness) -> Fact:
     fit = slope.fit
-    facts = {"source": "measured", "dataset": "", "method": method, "shot": shot, "x": x, "minus": against}
+    facts = {"method": method, "shot": shot, "x": x, "minus": against}
     numbers = {"slope": fit.slope, "low": fit.low, "high": fit.high, "p": fit.p}
     numbers |= {"tasks_low": slope.low, "tasks_high": slope.high}
     numbers |= {"lowest_draw": min(slope.single, default=math.nan)}
