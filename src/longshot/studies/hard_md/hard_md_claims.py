@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,8 +27,6 @@ from longshot.studies.hard_md.hard_md_scores import (
     HardScores,
     hard_scores,
     held_out,
-    method_curve,
-    sweep_sources,
 )
 from longshot.studies.hard_md.hard_md_testbeds import (
     HardSettings,
@@ -117,16 +115,9 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
     if "extraction" in ablations:
         sentence = "Supports chosen by one network are difficult for others"
         claims.append(claim("extraction", sentence, "appendix O, table 3", _extraction, **chosen))
-    if "sweep" in ablations:
-        claims.append(
-            claim(
-                "dial",
-                "Tasks get harder with the dial, for networks that took no part in choosing",
-                "not in the paper",
-                _dial,
-                factor="testbed.instances.difficulty",
-            )
-        )
+    if "queries" in ablations:
+        sentence = "Queries can be chosen to be difficult as well, and are so for other networks"
+        claims.append(claim("queries", sentence, "not in the paper", _queries, **chosen))
     if "filtered" in ablations:
         sentence = "The hardest of many random tasks have more ways than tasks with chosen supports"
         claims.append(claim("ways", sentence, "appendix Q, figure 42", _ways, unit="", **chosen))
@@ -266,18 +257,10 @@ def _extraction(scores: HardScores) -> Sequence[Measured]:
     return some(numbers, "there is no network beside the judge")
 
 
-def _dial(scores: HardScores) -> Sequence[Measured]:
-    """Measure what networks not used in choosing lose from one difficulty to the next, mean, by method."""
-    sources = sweep_sources(scores)
-    if not sources:
-        raise NotMeasured("no source has the testbeds that it needs")
-    numbers = []
-    for method in _paper_methods(scores):
-        curves = [method_curve(scores, method, source) for source in sources]
-        for low, high in pairwise(curves[0]):
-            easier, harder = (np.concatenate([curve[share] for curve in curves]) for share in (low, high))
-            numbers.append(paired(f"{method}, from {low:g} to {high:g}", easier, harder))
-    return some(numbers, f"it needs one of the paper's methods: {', '.join(_METHODS)}")
+def _queries(scores: HardScores) -> Sequence[Measured]:
+    """Measure the drop of networks not used in choosing from uniform to difficult queries, for the same supports."""
+    beds = [main("fixed", "uniform"), *ablation_beds(scores.settings, "queries")]
+    return [_gap(scores, f"protonet on {backbone}", beds, backbone) for backbone in held_out(scores)]
 
 
 def _ways(scores: HardScores) -> list[Measured]:
