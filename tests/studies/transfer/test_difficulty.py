@@ -246,7 +246,7 @@ def test_the_small_preset_on_toybox(run_cli: Any, tmp_path: Path) -> None:
     run_cli("study", "run", "transfer-difficulty-small", "toybox", "-o", tmp_path / "out")
     facts = json.loads((tmp_path / "out/study.json").read_text("utf-8"))
     page = (tmp_path / "out/report.html").read_text("utf-8")
-    assert len(facts["verdicts"]) == 8 and len(page) < 3_000_000
+    assert len(facts["verdicts"]) == 9 and len(page) < 3_000_000
     assert all(verdict in page for verdict in facts["verdicts"].values())
 
 

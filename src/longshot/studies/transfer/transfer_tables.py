@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from longshot.tasks import Split
 
 
-def _table(number: int) -> PublishedTable:
+def _table(number: int | str) -> PublishedTable:
     return published_paper(__package__).table(str(number))
 
 
-def printed_sheet(number: int, labels: Mapping[str, str] | None = None) -> Sheet:
-    """Return table 1, 2, 4 or 5 as printed, the best of each column in bold; ``labels`` rename its rows."""
+def printed_sheet(number: int | str, labels: Mapping[str, str] | None = None) -> Sheet:
+    """Return a table as printed, the best of each column in bold; ``labels`` rename its rows."""
     short = published_paper(__package__).source.short
     return _table(number).sheet(f"Published: {short}, table {number}", labels)
 
@@ -88,6 +88,13 @@ def printed_drop(method: str, shot: int, near: str, far: str) -> float | None:
 
 
 _CUT = " ‡"
+_BESIDE: tuple[int | str, ...] = (
+    4,
+    "4 (mini-ImageNet)",
+    "4 (tiered-ImageNet)",
+    1,
+    3,
+)  # printed tables below the accuracies
 
 
 def transfer_tables(scores: TransferScores, way: int) -> list[TableFile]:
@@ -144,7 +151,7 @@ def accuracies_table(scores: TransferScores, way: int, shot: int) -> TableFile:
         values,
         note=note,
         digits=1,
-        published=[printed_sheet(4), printed_sheet(1)] if last else [],
+        published=[printed_sheet(name) for name in _BESIDE] if last else [],
     )
     return replace(table, sheets=[_with_cuts(scores, table.sheets[0], rows, columns), *table.sheets[1:]])
 
