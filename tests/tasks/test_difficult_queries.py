@@ -76,7 +76,7 @@ def test_difficulty_exchanges_a_share_of_the_queries(small: tuple[Dataset, Featu
 
 
 def test_several_judges_and_what_is_no_prototype(small: tuple[Dataset, Features]) -> None:
-    dataset, features = small
+    dataset, _ = small
     words = {"instances": "difficult-queries", "judge": ["pixels", "pixels:protonet(distance='cosine')"]}
     bed = sample(dataset, judging="worst", **words, **SHAPE)
     assert _of(bed, "accuracy_judge_1_after").mean() < _of(bed, "accuracy_judge_1_before").mean()
