@@ -34,7 +34,7 @@ def written_out(bed: Testbed, features: Features, distance: str) -> None:
     for task in range(len(tasks)):
         support, label = tasks.support.row(task), tasks.support_label.row(task)
         centres = np.stack([x[support[label == c]].mean(0) for c in range(3)])
-        query, asked = tasks.query.row(task), tasks.query_label.row(task)
+        query, query_label = tasks.query.row(task), tasks.query_label.row(task)
         for c in range(3):
             own = int(np.searchsorted(features.offsets, support[label == c][0], "right")) - 1
             rows = np.setdiff1d(np.arange(features.offsets[own], features.offsets[own + 1]), support)
@@ -42,7 +42,7 @@ def written_out(bed: Testbed, features: Features, distance: str) -> None:
             if distance == "cosine":
                 scores = x[rows] @ (centres / np.linalg.norm(centres, axis=1, keepdims=True)).T
             losses = dict(zip(rows.tolist(), -log_softmax(scores / 0.1, axis=1)[:, c], strict=True))
-            chosen = query[asked == c].tolist()
+            chosen = query[query_label == c].tolist()
             least = min(losses[row] for row in chosen)
             assert least >= max(loss for row, loss in losses.items() if row not in chosen) - 1e-5
 
@@ -64,15 +64,15 @@ def test_the_queries_are_those_that_the_formula_finds_hardest(
 def test_difficulty_exchanges_a_share_of_the_queries(small: tuple[Dataset, Features]) -> None:
     dataset, features = small
     uniform = sample(dataset, **SHAPE)
-    losses, kept = [], []
+    losses, shared = [], []
     for difficulty in (0.0, 0.4, 1.0):
         chooser = DifficultQueryInstances(features, difficulty=difficulty)
         bed = sample(dataset, instances=chooser, suspects="allow", **SHAPE)
         losses.append(float(_of(bed, "loss_after").mean()))
         pairs = zip(bed.table["query"].to_pylist(), uniform.table["query"].to_pylist(), strict=True)
-        kept.append(sum(len(set(own) & set(other)) for own, other in pairs))
-    assert losses == sorted(losses) and kept == sorted(kept, reverse=True)
-    assert kept[0] == 12 * 3 * 4
+        shared.append(sum(len(set(own) & set(other)) for own, other in pairs))
+    assert losses == sorted(losses) and shared == sorted(shared, reverse=True)
+    assert shared[0] == 12 * 3 * 4
 
 
 def test_several_judges_and_what_is_no_prototype(small: tuple[Dataset, Features]) -> None:

@@ -330,12 +330,13 @@ def target_line(made: Mapping[str, Any], file: Path | str) -> str:
         if key in target
     }
     strength = made["strength"] if isinstance(made["strength"], str) else f"strength {made['strength']:g}"
-    found = f"{'; '.join(aims.values())}; {made['direction']}, {strength}, of {made['searched']['splits']} splits tried"
+    tried = f"{made['direction']}, {strength}, of {made['searched']['splits']} splits tried"
+    reached = f"{'; '.join(aims.values())}; {tried}"
     if "certified" in made:
-        return found
+        return reached
     why = "a linear map on these features says so, and networks trained from scratch differ by points"
     remedy = f"'longshot study run certify-split DATASET --set also=[{file}] -o FOLDER' trains some"
-    return f"{found}\nuncertified: {why}; {remedy}"
+    return f"{reached}\nuncertified: {why}; {remedy}"
 
 
 def gap_row(name: str, against: str, gap: TreeGap, *, exact: bool) -> dict[str, Any]:

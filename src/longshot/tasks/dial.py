@@ -324,8 +324,8 @@ def fresh_queries(tasks: TaskRows, pool: Pool, entropy: Sequence[int]) -> tuple[
     streams = [np.random.default_rng([*entropy, int(task), 1]) for task in tasks.tasks]
     used = tasks.slot_query
 
-    def others(task: int, slot: int, free: Ints, wanted: int) -> Ints:
-        return streams[task].permutation(free[~np.isin(free, used.row(slot))])[:wanted]
+    def others(task: int, slot: int, free: Ints, number: int) -> Ints:
+        return streams[task].permutation(free[~np.isin(free, used.row(slot))])[:number]
 
     return replace_queries(tasks, pool, others)
 
@@ -333,10 +333,10 @@ def fresh_queries(tasks: TaskRows, pool: Pool, entropy: Sequence[int]) -> tuple[
 def replace_queries(
     tasks: TaskRows, pool: Pool, pick: Callable[[int, int, Ints, int], Ints]
 ) -> tuple[TaskRows, Ints]:
-    """Replace queries by what ``pick(task, slot, rows, wanted)`` takes of the rows that may be asked.
+    """Replace queries by what ``pick(task, slot, rows, number)`` takes of the rows that may be asked.
 
     These are the rows of the slot's class that are neither support nor a copy of one. Returns (tasks, queries [T] that
-    were taken); where fewer are taken than wanted, old queries stay.
+    were taken); where fewer are taken, old queries stay.
     """
     query, replaced = tasks.query.values.copy(), np.zeros(len(tasks), np.int64)
     plan, allowed = tasks.plan, pool.query_mask

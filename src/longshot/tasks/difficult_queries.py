@@ -78,19 +78,19 @@ class DifficultQueryInstances(JudgedInstances):
         tables: Sequence[FeatureTable] = getattr(table, "parts", (table,))  # one for each judge
         centres = [support_centres(each, start, support).cpu().numpy() for each in tables]
 
-        def hardest(task: int, slot: int, free: Ints, wanted: int) -> Ints:
+        def hardest(task: int, slot: int, free: Ints, number: int) -> Ints:
             slots = slice(*plan.slots_of(task))
             losses = [
-                self._losses(number, each.gather(free).cpu().numpy(), own[slots], slot - slots.start)
-                for number, (each, own) in enumerate(zip(tables, centres, strict=True))
+                self._losses(judge, each.gather(free).cpu().numpy(), own[slots], slot - slots.start)
+                for judge, (each, own) in enumerate(zip(tables, centres, strict=True))
             ]
             combined: Floats = _COMBINED[self.judging](losses, axis=0)
-            chosen: Ints = free[np.argsort(-combined, kind="stable")[:wanted]]
+            chosen: Ints = free[np.argsort(-combined, kind="stable")[:number]]
             return chosen
 
         selected, _ = replace_queries(start, pool, hardest)
-        asked = replace(plan, shots=plan.queries)  # what is exchanged are queries
-        rows = dialled(asked, start.query.values, selected.query.values, self.difficulty, streams)
+        per_query = replace(plan, shots=plan.queries)  # what is exchanged are queries
+        rows = dialled(per_query, start.query.values, selected.query.values, self.difficulty, streams)
         return replace(selected, query=start.query.with_values(rows)), {}
 
     def _losses(self, judge: int, images: Floats, centres: Floats, label: int) -> Floats:
