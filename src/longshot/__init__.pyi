@@ -71,6 +71,7 @@ from .tasks import HierarchicalClasses as HierarchicalClasses
 from .tasks import BilevelClasses as BilevelClasses
 from .tasks import UniformInstances as UniformInstances
 from .tasks import DifficultInstances as DifficultInstances
+from .tasks import DifficultQueryInstances as DifficultQueryInstances
 from .tasks import EasyInstances as EasyInstances
 from .tasks import GreedyInstances as GreedyInstances
 from .tasks import ShiftedInstances as ShiftedInstances

@@ -137,7 +137,7 @@ def test_rules_and_what_is_chosen_without_one(
     assert rule == "equal" and found_groups is not None and not found_groups.near
     assert "near copies are not looked for among the 4 images" in capsys.readouterr().err
     assert find_copies(dataset, "apart")[0] == "apart"
-    assert MOST_SEARCHED == 50_000
+    assert MOST_SEARCHED == 30_000
 
 
 def test_toybox_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ METHODS = "methods=[protonet, nearest-neighbour, bd-cspn]"
 
 @pytest.fixture(scope="session")
 def better(run_cli: RunCli) -> Path:
-    """``better-testbed-small`` on toybox: 24 tasks, three methods."""
-    return _once(run_cli, "better-testbed-small", "tasks=24", METHODS)
+    """``better-testbed-small`` on toybox's test classes: 24 tasks, three methods."""
+    return _once(run_cli, "better-testbed-small", "tasks=24", "split=test", METHODS)
 
 
 @pytest.fixture(scope="session")

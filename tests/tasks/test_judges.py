@@ -197,7 +197,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"judge": "aa"}, "'a' twice is the same network with the same method"),
     ({"judge": "a", "held_out": "a"}, "'a' twice is one network, which cannot judge and be held out"),
     ({"difficulty": 1.4}, "is no difficulty"),
-    ({"instances": "easy", "difficulty": 0.5}, 'goes with instances="difficult" or "greedy" only'),
+    (
+        {"instances": "easy", "difficulty": 0.5},
+        'goes with instances="difficult" or "difficult-queries" or "greedy" only',
+    ),
     ({"judging": "median"}, "judging"),
 ]
 

@@ -149,7 +149,8 @@ def test_rules_are_limits(dataset) -> None:
         ({"classes": "sibling"}, "There are no classes 'sibling'; did you mean 'siblings'?"),
         (
             {"instances": "zzz"},
-            "There are no instances 'zzz'; choose uniform, difficult, easy, filtered, greedy, matched, shifted.",
+            "There are no instances 'zzz'; choose uniform, difficult, difficult-queries, easy, filtered, greedy, "
+            "matched, shifted.",
         ),
         ({"shape": "fix"}, "There is no shape 'fix'; did you mean 'fixed'?"),
         (

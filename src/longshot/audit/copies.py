@@ -31,7 +31,7 @@ from longshot.data import Dataset, innermost, pixel_digests
 Labels: TypeAlias = NDArray[np.integer[Any]]  # the class of each image
 COPY_RULES = ("apart", "equal", "allow")
 MOST_SEARCHED = (
-    50_000  # images among which near copies are searched by default: some ten minutes on two cores
+    30_000  # images among which near copies are searched by default: some six minutes on two cores
 )
 
 

@@ -77,7 +77,7 @@ def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool)
             f"direction between the centroids alone, --assignment drawn at their distance too"
         )
     if "target" in made:
-        click.echo(target_line(made))
+        click.echo(target_line(made, files[0] if files else "FILE"))
     if "hardness" in made:
         click.echo()
         records = [{"split": split.name, **split.made["hardness"]} for split in splits]
@@ -161,7 +161,7 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
         if key not in ("hardness", "references", "target"):
             click.echo(f"  {key}: {plain(value)}")
     if "target" in split.made:
-        click.echo(target_line(split.made))
+        click.echo(target_line(split.made, file))
     if "hardness" in split.made:
         print_hardness([{"split": split.name, **split.made["hardness"]}, *split.made.get("references", [])])
     if with_classes:
@@ -321,8 +321,8 @@ def hardness_row(record: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def target_line(made: Mapping[str, Any]) -> str:
-    """Say what a split was to reach, what it has, and how it was found."""
+def target_line(made: Mapping[str, Any], file: Path | str) -> str:
+    """Say what a split was to reach, what it has, how it was found, and that networks were not asked."""
     target, hardness = made["target"], made["hardness"]
     aims = {
         name: f"{100 * target[key]:.1f} % {name} wanted, {100 * hardness[key]['mean']:.1f} % reached"
@@ -330,7 +330,13 @@ def target_line(made: Mapping[str, Any]) -> str:
         if key in target
     }
     strength = made["strength"] if isinstance(made["strength"], str) else f"strength {made['strength']:g}"
-    return f"{'; '.join(aims.values())}; {made['direction']}, {strength}, of {made['searched']['splits']} splits tried"
+    tried = f"{made['direction']}, {strength}, of {made['searched']['splits']} splits tried"
+    reached = f"{'; '.join(aims.values())}; {tried}"
+    if "certified" in made:
+        return reached
+    why = "a linear map on these features says so, and networks trained from scratch differ by points"
+    remedy = f"'longshot study run certify-split DATASET --set also=[{file}] -o FOLDER' trains some"
+    return f"{reached}\nuncertified: {why}; {remedy}"
 
 
 def gap_row(name: str, against: str, gap: TreeGap, *, exact: bool) -> dict[str, Any]:

@@ -349,8 +349,8 @@ class Dataset:
         if members is None:
             have = ", ".join(self.splits) or "none"
             raise UserError(
-                f"Dataset '{self.name}' has no split '{split}' (splits found: {have}); leave the split out "
-                f"to use all classes, or add a split.json beside the images."
+                f"Dataset '{self.name}' has no split '{split}' (splits found: {have})",
+                "leave {split} out to use all classes, or add a split.json beside the images",
             )
         return np.array(sorted(self.class_index(c) for c in members), dtype=np.int64)
 

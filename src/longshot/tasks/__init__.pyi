@@ -48,6 +48,7 @@ from .describe import summary as summary  # facts of a testbed as JSON values
 from .difficult import DifficultInstances as DifficultInstances  # sampler: supports on which classifiers fail
 from .difficult import EasyInstances as EasyInstances  # sampler: supports on which they succeed
 from .difficult import GreedyInstances as GreedyInstances  # sampler: the greedy search of Agarwal et al
+from .difficult_queries import DifficultQueryInstances as DifficultQueryInstances  # sampler: queries on which they fail
 from .instance_samplers import draw_queries as draw_queries  # query images, the same for every sampler of a seed
 from .instance_samplers import MatchedInstances as MatchedInstances  # sampler: support like the query
 from .instance_samplers import objects_attribute as objects_attribute  # the attribute that counts objects in an image

@@ -321,20 +321,36 @@ def fresh_queries(tasks: TaskRows, pool: Pool, entropy: Sequence[int]) -> tuple[
     entropy : sequence of int
         Of the random stream; every task has its own.
     """
+    streams = [np.random.default_rng([*entropy, int(task), 1]) for task in tasks.tasks]
+    used = tasks.slot_query
+
+    def others(task: int, slot: int, free: Ints, number: int) -> Ints:
+        return streams[task].permutation(free[~np.isin(free, used.row(slot))])[:number]
+
+    return replace_queries(tasks, pool, others)
+
+
+def replace_queries(
+    tasks: TaskRows, pool: Pool, pick: Callable[[int, int, Ints, int], Ints]
+) -> tuple[TaskRows, Ints]:
+    """Replace queries by what ``pick(task, slot, rows, number)`` takes of the rows that may be asked.
+
+    These are the rows of the slot's class that are neither support nor a copy of one. Returns (tasks, queries [T] that
+    were taken); where fewer are taken, old queries stay.
+    """
     query, replaced = tasks.query.values.copy(), np.zeros(len(tasks), np.int64)
     plan, allowed = tasks.plan, pool.query_mask
     begins = np.concatenate([[0], np.cumsum(plan.queries.values)])
     for task in range(len(tasks)):
-        rng = np.random.default_rng([*entropy, int(tasks.tasks[task]), 1])
         support = tasks.support.row(task)
         for slot in range(*plan.slots_of(task)):
             label, part = int(plan.classes.values[slot]), slice(int(begins[slot]), int(begins[slot + 1]))
             rows = np.arange(pool.dataset.offsets[label], pool.dataset.offsets[label + 1])
             free = np.ones(len(rows), np.bool_) if allowed is None else allowed[rows]
-            free &= ~np.isin(rows, support) & ~np.isin(rows, query[part])
+            free &= ~np.isin(rows, support)
             if pool.twins is not None:
                 free &= ~np.isin(pool.twins[rows], support)
-            chosen = rng.permutation(rows[free])[: part.stop - part.start]
+            chosen = pick(task, slot, rows[free], part.stop - part.start)
             query[part.start : part.start + len(chosen)] = chosen
             replaced[task] += len(chosen)
     return replace(tasks, query=tasks.query.with_values(query)), replaced

@@ -63,6 +63,7 @@ class JudgedInstances:
     queries_of: dict[str, Any] | None = field(init=False, default=None)
 
     name: ClassVar[str]
+    side: ClassVar[str] = "support"  # what is chosen: the support, or the query
     # setting of ``sample`` → parameter; raw features are those that are not normalized
     also: ClassVar[dict[str, str]] = {"distance_metric": "distance", "raw_features": "raw_features"}
     not_settings: ClassVar[tuple[str, ...]] = ("distance",)  # a word of the classes
@@ -133,15 +134,10 @@ class JudgedInstances:
         before = start.support.values.astype(np.int64)
         start = replace(start, support=start.support.with_values(before), planned=plan)
         table, objective = join(self._tables(pool), self._objectives(), self.judging)
+        selected, counts = self._chosen(table, start, objective, streams, pool)
         losses, accuracies = {}, {}
-        losses["before"], accuracies["before"] = measure_each(table, start, objective, before)
-        entropy = (streams.seed, *streams.salt, streams.attempt)
-        chosen = self._select(table, start, objective, entropy)
-        rows = dialled(plan, before, chosen.support, self.difficulty, streams)
-        losses["after"], accuracies["after"] = chosen.loss, chosen.accuracies
-        if self.difficulty < 1:
-            losses["after"], accuracies["after"] = measure_each(table, start, objective, rows)
-        selected = replace(start, support=start.support.with_values(rows))
+        for when, tasks in (("before", start), ("after", selected)):
+            losses[when], accuracies[when] = measure_each(table, tasks, objective, tasks.support.values)
         if (
             self.score is not None
         ):  # as held-out networks are measured, so that the numbers of a table compare
@@ -154,9 +150,7 @@ class JudgedInstances:
         measured: dict[str, NDArray[Any]] = {
             **{f"loss_{when}": values for when, values in losses.items()},
             **{f"accuracy_{when}": values.mean(0) for when, values in accuracies.items()},
-            "steps": chosen.steps.astype(np.int32),
-            "refine_rounds": chosen.refined.astype(np.int32),
-            "greedy_rounds": chosen.searched.astype(np.int32),
+            **counts,
         }
         for number in range(1, len(self.panel) + 1) if len(self.panel) > 1 else ():
             for when, values in accuracies.items():
@@ -168,12 +162,12 @@ class JudgedInstances:
             measured |= {f"{name}_before": uniform, f"{name}_after": harder}
         if all(judge.features.hash for judge in self.panel):  # not of a network that is just being trained
             suspects = suspects_of(*(judge.features for judge in self.panel))
-            measured["suspects_before"] = suspects.share(start.support)
-            measured["suspects_after"] = suspects.share(selected.support)
+            measured["suspects_before"] = suspects.share(getattr(start, self.side))
+            measured["suspects_after"] = suspects.share(getattr(selected, self.side))
         if self.fresh_queries:
             from longshot.tasks.dial import fresh_queries
 
-            selected, replaced = fresh_queries(selected, pool, entropy)
+            selected, replaced = fresh_queries(selected, pool, _entropy(streams))
             measured["queries_replaced"] = replaced
         return selected.with_measured(measured)
 
@@ -233,10 +227,33 @@ class JudgedInstances:
             )
         return objectives
 
+    def _chosen(
+        self,
+        table: FeatureTable,
+        start: TaskRows,
+        objective: SelectionObjective,
+        streams: Streams,
+        pool: Pool,
+    ) -> tuple[TaskRows, Mapping[str, Any]]:
+        """Return the tasks with chosen supports, and counts [T] of what it took."""
+        chosen = self._select(table, start, objective, _entropy(streams))
+        rows = dialled(start.plan, start.support.values, chosen.support, self.difficulty, streams)
+        counts = {
+            "steps": chosen.steps,
+            "refine_rounds": chosen.refined,
+            "greedy_rounds": chosen.searched,
+        }
+        counts = {name: values.astype(np.int32) for name, values in counts.items()}
+        return replace(start, support=start.support.with_values(rows)), counts
+
     def _select(
         self, table: FeatureTable, tasks: TaskRows, objective: SelectionObjective, entropy: tuple[int, ...]
     ) -> Selection:
         raise NotImplementedError
+
+
+def _entropy(streams: Streams) -> tuple[int, ...]:
+    return (streams.seed, *streams.salt, streams.attempt)
 
 
 @dataclass(frozen=True, eq=False)

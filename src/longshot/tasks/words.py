@@ -80,7 +80,7 @@ class SampleSettings(TypedDict, total=False):
     copies : str
         Copies in a task: kept apart, only equal ones, or allowed. Apart keeps equal images and near copies from both
         sides of a task and from two of its classes. Replayed and published tasks stay as they are. Default: apart;
-        over 50,000 images: equal.
+        over 30,000 images: equal.
     features : file or URL
         Features FILE.npy in place of ``judge``.
     judging : str

@@ -115,7 +115,7 @@ def test_all_tables_and_figures_are_there(done: tuple[Path, Any]) -> None:
         "greedy",
         "filtered",
         "tasks",
-        "sweep",
+        "queries",
         "why",
     }
     assert stems == expected
@@ -127,7 +127,6 @@ def test_all_tables_and_figures_are_there(done: tuple[Path, Any]) -> None:
         "steps",
         "greedy",
         "ways",
-        "sweep",
         "gaps-shots",
     } <= names
     assert "Published, not measured here" in (out / "tables" / "extraction.md").read_text()

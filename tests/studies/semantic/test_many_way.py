@@ -20,7 +20,7 @@ from longshot.studies.semantic.many_way import possible
 
 def test_the_table_holds_the_numbers_of_the_results(many: Path) -> None:
     with (many / "tables/many-way.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["source"] == "measured"]
+        rows = list(csv.DictReader(file))
     # 5 ways: top-1 at two shots; 60 ways: top-1 and top-5 at two shots; three methods
     assert len(rows) == 3 * (2 + 4)
     table = Results(many / "run").table()

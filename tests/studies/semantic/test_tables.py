@@ -29,7 +29,6 @@ from longshot.studies.semantic.semantic_common import (
     draw_rolling,
     draw_ways,
     leader,
-    printed_records,
     quartile_of,
     rolling_curve,
     transduction,
@@ -108,9 +107,7 @@ def test_better_testbed_tables_and_claims_hold_the_planted_numbers(entries: list
     lab: Any = Planted("better-testbed-small", {"shots": [5], "way": 2}, by_testbed, [])
     results, testbeds = BetterTestbed().tables(lab)
     means = {
-        (record["testbed"], record["part"], record["method"]): record["mean"]
-        for record in results.records
-        if record["source"] == "measured"
+        (record["testbed"], record["part"], record["method"]): record["mean"] for record in results.records
     }
     assert [means["semantic-5-shot", f"quartile {n}", "protonet"] for n in (1, 2, 3, 4)] == pytest.approx(
         [0.2, 0.4, 0.6, 0.8]
@@ -149,8 +146,7 @@ def test_many_way_drops_and_times_chance() -> None:
     draws = [SimpleNamespace(words={"way": way, "shot": 1}) for way in (2, 10)]
     lab: Any = Planted("many-way-small", {"ways": [2, 10], "shots": [1]}, by_testbed, draws)
     (results,) = ManyWay().tables(lab)
-    measured = [record for record in results.records if record["source"] == "measured"]
-    assert [(record["way"], record["metric"], round(record["mean"], 9)) for record in measured] == [
+    assert [(record["way"], record["metric"], round(record["mean"], 9)) for record in results.records] == [
         (2, "accuracy", 0.8),
         (10, "accuracy", 0.3),
         (10, "top5", 0.8),
@@ -201,21 +197,6 @@ def test_the_best_of_each_setting_protonet_and_the_lowest_are_coloured() -> None
     colours = {entry.method: colour for entry, colour in coloured(listed)}
     assert {name for name, colour in colours.items() if colour} == {"best", "protonet", "lowest", "tim"}
     assert len({colour for colour in colours.values() if colour}) == 4
-
-
-def test_a_printed_number_has_the_bounds_of_its_interval() -> None:
-    facts = {"testbed": "tiered", "part": "whole", "way": 5, "shot": 1, "metric": "accuracy"}
-    number: Any = SimpleNamespace(
-        **facts, backbone="resnet", method="protonet", setting="inductive", mean=0.5, half=0.04
-    )
-    (record,) = printed_records([number])
-    assert {key: record[key] for key in facts} == facts
-    assert (record["source"], record["mean"], record["low"], record["high"], record["tasks"]) == (
-        *("published", 0.5, 0.46, 0.54, 5000),
-    )
-    number.half = None
-    (record,) = printed_records([number])
-    assert (record["low"], record["high"]) == (None, None)
 
 
 def test_pictures_show_the_numbers(entries: list[MethodScores], canvas: Any) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from longshot.base import UserError
+from longshot.data import open_dataset
 from longshot.studies import get_study, layered, list_studies
 from longshot.studies.engine.comparisons import flatten
 from longshot.studies.transfer import transfer_plan
 from longshot.studies.transfer.settings import TransferSettings
+from longshot.tasks import open_split
 
 
 def settings(**changes: Any) -> TransferSettings:
@@ -149,6 +153,24 @@ def test_maml_and_anil_coincide_with_one_inner_step_from_a_zero_head() -> None:
     assert settings(methods=["anil"], inner_steps=1).distinct_methods == ("anil",)
 
 
+def test_published_partitions_are_taken_as_they_are(tmp_path: Path) -> None:
+    """No feature is looked at; a divergence that was not published, and several draws of one, are refused."""
+    for number in range(100):
+        folder = tmp_path / "cifar" / str(number)
+        folder.mkdir(parents=True)
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / f"{number}.png")
+    dataset = open_dataset(tmp_path / "cifar")
+    own = settings(mode="atg:cifar100", divergences=[0.04, 0.96], also=["fc100"])
+    transfer_plan.check_classes(own, dataset)
+    splits = transfer_plan.stand_ins(own, dataset)
+    assert splits["R = 0.96"].test == open_split("atg:cifar100@0.96", dataset).test
+    with pytest.raises(UserError, match=r"has the divergences 0\.04, 0\.32"):
+        transfer_plan.check_classes(settings(mode="atg:cifar100", divergences=[0.5]), dataset)
+    with pytest.raises(UserError, match="one split at each divergence, but 2 are wanted"):
+        own = settings(mode="atg:cifar100", divergences=[0.04], splits_per_divergence=2)
+        transfer_plan.check_classes(own, dataset)
+
+
 def test_cells_of_a_training_that_was_cut() -> None:
     own = settings(methods=["maml", "multiclass", "finetune"], shots=[1, 5])
     records: Any = {
@@ -169,7 +191,14 @@ def test_comparisons_of_every_preset_vary_one_factor(name: str) -> None:
     assert isinstance(own, TransferSettings) and own.minutes is None
     listed = transfer_plan.comparisons(own)
     factors = {each.factor for each in listed}
-    assert factors == {"split.divergence", "split", "method", "method.solver", "method.steps move"}
+    possible = {
+        "split.divergence": len(own.divergences) > 1,
+        "split": len(own.also) + bool(own.divergences) > 1,
+        "method": len(own.methods) > 1,
+        "method.solver": {"multiclass", "finetune"} <= set(own.methods),
+        "method.steps move": {"maml", "anil"} <= set(own.methods),
+    }
+    assert factors == {factor for factor, is_there in possible.items() if is_there}
     for comparison in listed:
         shared = {path for path, _ in comparison.shared()}
         assert {"training.steps", "training.tune", "training.network", "testbed.tasks"} <= shared

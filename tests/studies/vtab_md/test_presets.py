@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -17,6 +18,7 @@ from longshot.studies import Study, get_study, layered, study_names
 from longshot.studies.engine.presets import run_opened
 from longshot.studies.vtab_md.vtab_md_networks import make_networks, make_rows
 from longshot.studies.vtab_md.vtab_md_recipe import vtab_claims
+from longshot.studies.vtab_md.vtab_md_scores import CONSTANT
 from longshot.studies.vtab_md.vtab_md_sources import VtabSettings, cut_dataset
 
 from .conftest import CLASSES
@@ -84,25 +86,19 @@ def test_a_small_preset_trains_and_compares(name: str, squares: Dataset, tmp_pat
     outcome = run_opened(study, sources, tmp_path / "out", device="cpu", workers=1)
     stems = {table.stem for table in outcome.tables}
     against = {"differences"} if settings.against else set()
-    assert stems >= {"aggregate", "sources", "networks"} | against
+    assert stems >= {"aggregate", "sources"} | against
     with (tmp_path / "out" / "tables" / "sources.csv").open(encoding="utf-8", newline="") as file:
-        measured = [row for row in csv.DictReader(file) if row["source"] == "measured"]
+        measured = [row for row in csv.DictReader(file) if row["row"] != CONSTANT]
     tested = [source for source in sources if source.role != "upstream"]
     assert len(tested) == 5  # a branch, four big episodes
     assert len(measured) == len(tested) * len(settings.rows)  # no row is left out
     figures = {Path(path).stem for path in outcome.figures}
     assert DRAWN[name] <= figures
-    with (tmp_path / "out" / "tables" / "networks.csv").open(encoding="utf-8", newline="") as file:
-        trained = {row["network"]: row for row in csv.DictReader(file)}
-    assert all(row["steps"] == "2" for row in trained.values())
-    if name == "vtab-md-upstream-small":
-        assert {network: row["train_classes"] for network, row in trained.items()} == {
-            "all": "12",
-            "ablated": "6",
-            "related": "6",
-        }
-    if name == "vtab-md-sur-small":
-        assert {"small-squares", "small-squares-animals", "large-squares-animals"} <= set(trained)
+    sidecars = (tmp_path / "out" / "trainings").glob("*/network.json")
+    trained = {path.parent.name.rpartition("-")[0]: json.loads(path.read_text()) for path in sidecars}
+    classes = {network: facts["training"]["train classes"] for network, facts in trained.items()}
+    assert classes == {"all": 12, "ablated": 6, "related": 6}
+    assert all(facts["training"]["step"] <= 2 for facts in trained.values())
 
 
 def test_every_small_preset_is_here() -> None:

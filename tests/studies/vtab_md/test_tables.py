@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from longshot.data import open_dataset
-from longshot.studies import StudyTraining, get_study, layered
-from longshot.studies.engine.study_training import TrainingRecord
+from longshot.studies import get_study, layered
 from longshot.studies.vtab_md.vtab_md_figures import vtab_figures as make_figures
 from longshot.studies.vtab_md.vtab_md_networks import ApproachRow
 from longshot.studies.vtab_md.vtab_md_scores import VtabScores, choose
 from longshot.studies.vtab_md.vtab_md_sources import StudySource, VtabSettings
 from longshot.studies.vtab_md.vtab_md_tables import (
-    AGGREGATES,
     aggregate_table,
     choices_table,
     differences_table,
-    networks_table,
     sources_table,
 )
 
@@ -76,28 +72,8 @@ def test_sources_have_their_means_and_marks(scores: VtabScores) -> None:
 
 def test_printed_aggregates_stand_below_the_measured_ones(scores: VtabScores) -> None:
     table = aggregate_table([4], scores, ["A note."])
-    printed = [record for record in table.records if record["source"] != "measured"]
-    assert printed and {record["on"] for record in printed} <= set(AGGREGATES)
-    assert all(set(record) == set(table.records[0]) for record in printed)  # one head for all
+    assert table.sheets[1].title == "Published: Dumoulin et al., 2021, table 4"
     assert [sheet.note.endswith("A note.") for sheet in table.sheets] == [True, False]
-
-
-def test_a_network_is_told_from_its_training() -> None:
-    data: Any = SimpleNamespace(name="toys", splits={"train": ("a", "b")}, class_ids=("a", "b", "c"))
-    record = TrainingRecord("one", "x", 1200, None, 1200, 900, 61.4, 0.625)
-
-    def network(**options: object) -> StudyTraining:
-        return StudyTraining("one", data, "protonet", options, identity=1)
-
-    networks = {"one": network(network="resnet12", size=84), "two": network(start="one")}
-    table = networks_table(networks, {"one": record, "two": record})
-    rows = [[cell.text for cell in row] for row in table.sheets[0].blocks[0]]
-    assert rows[0] == ["one", "protonet", "resnet12", "84", "toys", "2", "1,200", "900", "61", "62.5"]
-    assert rows[1][2:4] == ["one", "–"]
-    data.splits = {}
-    table = networks_table({"one": network()}, {"one": replace(record, validation_accuracy=None)})
-    [row] = [[cell.text for cell in row] for row in table.sheets[0].blocks[0]]
-    assert (row[2], row[5], row[-1]) == ("cnn4", "3", "–")
 
 
 def heights(axes: Any) -> dict[str, list[float]]:
@@ -147,17 +123,6 @@ def test_a_grid_has_a_line_per_network(scores: VtabScores, canvas: Any) -> None:
     assert first.containers[0][0].get_xdata() == pytest.approx([64, 84])
     assert first.containers[0][0].get_ydata() == pytest.approx([60.0, 50.0])
     assert second.containers[0][0].get_ydata() == pytest.approx([60.0, 80.0])
-
-
-def test_the_papers_figure_2_has_two_of_its_columns(scores: VtabScores) -> None:
-    figures = {name: {"kind": "md", "rows": ["B"]} for name in ("figure-2", "figure-6")}
-    settings = layered(get_study("vtab-md-small"), None, {"figures": figures, "published": [4, 7]}).settings
-    assert isinstance(settings, VtabSettings)
-    drawings: dict[str, Any] = make_figures(settings, scores)
-    shown = {name: [row.label for row in drawing.draw.args[0].rows] for name, drawing in drawings.items()}
-    assert shown["figure-2"] == shown["figure-6"] == ["B"]
-    assert shown["published-figure-2"] == ["MD-Transfer", "BiT-ResNet-18"]
-    assert shown["published-figure-6"] == ["BiT-ResNet-50 (GNWS)", "BiT-ResNet-50 (BN)"]
 
 
 def test_the_candidate_that_was_taken_is_bold() -> None:

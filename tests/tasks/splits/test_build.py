@@ -101,6 +101,12 @@ def test_restarts_report_how_far_they_agree(splitter: Splitter) -> None:
     assert "agreement" not in alone
 
 
+def test_the_authors_start_reaches_the_divergence_elsewhere(splitter: Splitter) -> None:
+    theirs, short = (splitter.split(0.64, SplitRecipe(mode="paper", start=s)) for s in ("randn", "random"))
+    assert theirs.made["divergence"] == pytest.approx(0.64, rel=0.01)
+    assert theirs.made["start"] == "randn" and theirs.test != short.test
+
+
 def test_equal_objectives_leave_the_first_start_its_place(splitter: Splitter) -> None:
     alone = splitter.split(0.64, SplitRecipe(mode="paper"))
     assert splitter.split(0.64, SplitRecipe(mode="paper", restarts=3)).test == alone.test

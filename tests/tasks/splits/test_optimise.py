@@ -47,6 +47,17 @@ def test_lbfgs_is_no_higher_than_the_published_sgd() -> None:
     assert objective.value(fast.centroids) <= objective.value(slow) + 1e-6
 
 
+def test_the_authors_start_has_variance_1_and_moves_no_class_by_what_lies_outside_the_span() -> None:
+    """Centroids of ``torch.randn`` in all 200 dimensions, and their part in the span of 30 classes: the same scores."""
+    start = random_start(200, np.random.default_rng(0), unit=False)
+    assert start.std() == pytest.approx(1, abs=0.1)
+    embeddings = made_up(30, dim=200)
+    basis = np.linalg.qr(embeddings.T)[0]
+    outside = SplitObjective(embeddings, 0.64).evaluate(start).scores
+    inside = SplitObjective(embeddings, 0.64).evaluate(start @ basis @ basis.T).scores
+    assert inside == pytest.approx(outside, abs=1e-9) or (inside - outside).std() < 1e-9
+
+
 def test_whitening_makes_the_embeddings_orthonormal() -> None:
     for classes, dim in ((20, 50), (50, 20)):
         z = np.random.default_rng(0).standard_normal((classes, dim))

@@ -89,6 +89,22 @@ def test_capitals_tell_emnists_letters_apart(dataset_of: Make) -> None:
     assert set(split.test) == {order[i] for i in partition("atg:emnist@0.32")["test"]}
 
 
+def test_mini_imagenets_order_puts_the_animals_where_the_partitions_have_them(dataset_of: Make) -> None:
+    """Independent of how the list was made: from R = 0.32 the partitions keep animals from other things.
+
+    28 or 29 of the 35 animals are then away from the train classes, where 14 would be by chance; in the order of all
+    WordNet ids it is 20 or 21.
+    """
+    names = json.loads(
+        Path(published_splits.__file__).with_name("published").joinpath("atg.json").read_text()
+    )
+    mini = dataset_of(sorted(names["datasets"]["mini-imagenet"]["names"]))
+    for divergence in ("0.32", "0.64", "0.96"):
+        split = open_split(f"atg:mini-imagenet@{divergence}", mini)
+        animals = [name for name in (*split.validation, *split.test) if name < "n026600"]
+        assert len([name for name in mini.class_ids if name < "n026600"]) == 35 and len(animals) >= 28
+
+
 def test_faces_with_ten_images_go_by_alphabet(dataset_of: Make) -> None:
     many = dataset_of([f"Person_{i:04d}" for i in range(158)], images=10)
     ids = (*many.class_ids, "Rare_Person")
@@ -122,7 +138,7 @@ def test_an_order_file_names_the_classes(dataset_of: Make, tmp_path: Path) -> No
             100,
             r"100 classes with other names \('c000', 'c001', 'c002' and 97 more\); name them 'apple'",
         ),
-        ("atg:mini-imagenet@0.04", 100, r"learn2learn numbers them.* order=FILE"),
+        ("atg:mini-imagenet@0.04", 100, r"each by WordNet id.* order=FILE"),
         ("atg:cifar100@0.5", 100, r"has the divergences 0\.04, 0\.32, 0\.64, 0\.96"),
         ("atg:birds@0.04", 100, "ATG was published for cifar100, mini-imagenet"),
         ("fc200", 100, "There is no split 'fc200'"),

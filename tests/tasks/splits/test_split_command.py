@@ -37,6 +37,8 @@ def test_a_split_like_others_stands_beside_them(photos: Path, tmp_path: Path, ru
     assert f"{100 * learnt:.1f} % learnt wanted" in done.stdout
     shown = run_cli("splits", "show", out).stdout
     assert "random × 20" in shown and "learnt wanted" in shown
+    advice = f"certify-split DATASET --set also=[{out}] -o FOLDER' trains some"
+    assert all("uncertified: a linear map" in text and advice in text for text in (done.stdout, shown))
 
 
 def test_a_sweep_writes_a_file_for_each_divergence(photos: Path, tmp_path: Path, run_cli: Callable) -> None:  # type: ignore[type-arg]

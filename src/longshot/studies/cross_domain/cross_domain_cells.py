@@ -27,7 +27,7 @@ from longshot.studies.cross_domain.cross_domain_plan import (
 )
 from longshot.studies.engine.comparisons import Draw
 from longshot.studies.engine.lab import Evaluation, Lab
-from longshot.studies.engine.study_tables import Fact, PublishedTable, published_paper
+from longshot.studies.engine.study_tables import PublishedTable, published_paper
 from longshot.tasks import AnyShape, FixedShape
 
 WITHIN, FIXED, CROSS = "within-domain", "all-classes", "cross-domain"  # kinds of testbeds
@@ -294,22 +294,6 @@ def printed_sheet(number: int) -> Sheet:
     """Return a printed table as a sheet to read."""
     short, table = published_paper(__package__).source.short, printed_table(number)
     return replace(table.sheet(f"Published: {short}, table {number}: {table.caption}"), note=_NOTE)
-
-
-def printed_records(number: int) -> list[Fact]:
-    """Return a printed table as CSV rows, in shares."""
-    table = printed_table(number)
-    return [
-        {
-            "source": f"published, table {number}",
-            table.head: name,
-            "column": column,
-            **cell.shares(),
-            "tasks": None,
-            "mark": "",
-        }
-        for column, name, cell in table.numbers()
-    ]
 
 
 def _column(number: int, column: str) -> Floats:

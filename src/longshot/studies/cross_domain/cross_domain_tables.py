@@ -24,7 +24,6 @@ from longshot.studies.cross_domain.cross_domain_cells import (
     DomainScores,
     KindTasks,
     domain_scores,
-    printed_records,
     printed_share,
     printed_sheet,
     sweep_number,
@@ -103,7 +102,6 @@ def methods_table(scores: DomainScores, starts: Sequence[str]) -> TableFile:
         note=note,
         digits=1,
         published=[printed_sheet(5)],
-        records=[{"setting": "", **record} for record in printed_records(5)],
     )
 
 
@@ -206,7 +204,7 @@ def sweep_table(name: str, scores: DomainScores, start: str) -> TableFile | None
         for method, values, mark in zip(methods, table[mask].T, marks, strict=True):
             interval = mean_interval(values)
             cells.append(SheetCell(interval.text(), mark))
-            facts = {"source": "measured", name: label, "column": method}
+            facts = {name: label, "column": method}
             records.append({**facts, **bounds(interval), "mark": mark})
         rows.append(cells)
     note = (
@@ -216,7 +214,7 @@ def sweep_table(name: str, scores: DomainScores, start: str) -> TableFile | None
     title = f"Cross-domain by {name}, {start} weights"
     sheet = Sheet(title, heads(name, "tasks", *methods), [rows], note)
     number = sweep_number(name, start)
-    return TableFile(f"{name}-{start}", [sheet, printed_sheet(number)], [*records, *printed_records(number)])
+    return TableFile(f"{name}-{start}", [sheet, printed_sheet(number)], records)
 
 
 def difficulty_table(scores: DomainScores, starts: Sequence[str]) -> TableFile | None:
@@ -234,7 +232,7 @@ def difficulty_table(scores: DomainScores, starts: Sequence[str]) -> TableFile |
             cells += row(*(f"{100 * means[n]:.1f} ({labels[n]})" for n in (domain.worst, domain.best)))
             for kind, interval in (("modelling", domain.modelling), ("intrinsic", domain.intrinsic)):
                 cells += row(interval.text())
-                facts = {"source": "measured", "dataset": domain.dataset, "column": condition.name}
+                facts = {"dataset": domain.dataset, "column": condition.name}
                 records.append({**facts, "metric": f"{kind} difficulty", **bounds(interval), "mark": ""})
     parts = ("worst", "best", "modelling difficulty", "intrinsic difficulty")
     groups = [heads(*parts, group=condition.name) for condition in PAPERS]
@@ -246,8 +244,7 @@ def difficulty_table(scores: DomainScores, starts: Sequence[str]) -> TableFile |
     )
     names = [*heads("domain"), *groups[0], *groups[1]]
     sheet = Sheet("Intrinsic and modelling difficulty", names, [list(rows.values())], note, labels=1)
-    printed = [{"metric": "normalised accuracy", **record} for record in printed_records(10)]
-    return TableFile("difficulty", [sheet, printed_sheet(10)], [*records, *printed])
+    return TableFile("difficulty", [sheet, printed_sheet(10)], records)
 
 
 def all_cells(scores: DomainScores, condition: Condition, starts: Sequence[str]) -> tuple[list[str], Floats]:

@@ -166,7 +166,7 @@ class Recipe(ABC, Generic[Settings, Data]):
         """Make all tables of the study."""
 
     def figures(self, lab: Lab[Settings, Data]) -> Drawings:
-        """Map each figure's name to what draws it to a path without suffix."""
+        """Map each figure's name to what draws it to a path without suffix; the first stands beside the verdicts."""
         return {}
 
     def comparisons(self, settings: Settings) -> Sequence[Comparison]:

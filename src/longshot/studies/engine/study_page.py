@@ -51,12 +51,13 @@ _TESTED = ("for", "against", "open")
 def study_page(study: Study, title: str, out: Path, findings: Findings, datasets: Sequence[Dataset]) -> str:
     """Write the page as one text; figures are read from the study's folder ``out``."""
     tables = [table for table in findings.tables if table.sheets or table.lines]
+    pictures = _pictures(findings, out / "figures")
     sections = [
-        _question(study, findings, datasets),
+        _question(study, findings, datasets, pictures[:1]),
         _claims(findings),
         _comparisons(findings),
         Section("tables", "Tables", {"tables": tables}, "study_tables") if tables else None,
-        _figures(findings, out / "figures"),
+        Section("figures", "Figures", {"figures": pictures[1:]}, "study_figures") if pictures[1:] else None,
         _tasks(out / "run", datasets),
         *_trainings(findings),
         _origin(study, out),
@@ -68,8 +69,11 @@ def study_page(study: Study, title: str, out: Path, findings: Findings, datasets
     return write_page(title, [section for section in sections if section], counts=counts, style="study.css")
 
 
-def _question(study: Study, findings: Findings, datasets: Sequence[Dataset]) -> Section:
-    """Write what was asked, on which data, and what is absent."""
+def _question(
+    study: Study, findings: Findings, datasets: Sequence[Dataset], lead: Sequence[dict[str, str]]
+) -> Section:
+    """Write what was asked, the verdicts with the figure that shows them, the data, and what is absent."""
+    tree = study.settings.plain().get("taxonomy")
     unique = {dataset.name: dataset for dataset in datasets}
     data = [
         {
@@ -77,13 +81,19 @@ def _question(study: Study, findings: Findings, datasets: Sequence[Dataset]) -> 
             "classes": len(dataset.class_ids),
             "images": len(dataset),
             "splits": ", ".join(f"{len(ids)} {part}" for part, ids in dataset.splits.items()),
-            "taxonomy": dataset.taxonomy is not None,
+            "taxonomy": tree or ("its own" if dataset.taxonomy is not None else "none"),
             "fingerprint": dataset.fingerprint,
         }
         for dataset in unique.values()
     ]
     verdicts = [(judged.claim.id, judged.claim.sentence, judged.verdict) for judged in findings.claims]
-    context = {"question": findings.question, "paper": study.paper, "data": data, "verdicts": verdicts}
+    context = {
+        "question": findings.question,
+        "paper": study.paper,
+        "data": data,
+        "verdicts": verdicts,
+        "figures": lead,
+    }
     absent = {"absent": list(findings.absent), "notes": list(findings.notes)}
     return Section("question", "What was asked", {**context, **absent}, "study_question")
 
@@ -157,8 +167,8 @@ def _comparisons(findings: Findings) -> Section | None:
     return Section("comparisons", "What was compared", {"comparisons": listed}, "study_comparisons")
 
 
-def _figures(findings: Findings, folder: Path) -> Section | None:
-    """Embed pictures in the page as long as it stays small; link the rest."""
+def _pictures(findings: Findings, folder: Path) -> list[dict[str, str]]:
+    """Describe all figures, the telling one first: embedded in the page as long as it stays small, else linked."""
     figures, total = [], 0
     for name, draw in findings.figures.items():
         svg, png = folder / f"{name}.svg", folder / f"{name}.png"
@@ -169,7 +179,7 @@ def _figures(findings: Findings, folder: Path) -> Section | None:
         total -= 0 if inside else len(data)
         source = f"data:image/{kind};base64,{data}" if inside else ""
         figures.append({"name": name, "caption": getattr(draw, "caption", ""), "source": source})
-    return Section("figures", "Figures", {"figures": figures}, "study_figures") if figures else None
+    return figures
 
 
 def _tasks(run: Path, datasets: Sequence[Dataset]) -> Section | None:

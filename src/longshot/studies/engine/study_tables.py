@@ -132,7 +132,6 @@ def score_table(
     note: str = "",
     digits: int = 2,
     published: Sequence[Sheet] = (),
-    records: Sequence[Fact] = (),
     lines: Sequence[str] = (),
 ) -> TableFile:
     """Make a table of mean accuracies with intervals; first places are marked by the one rule of all studies.
@@ -152,7 +151,7 @@ def score_table(
     digits : int
         Of per cent.
     published : sequence of Sheet
-        Printed tables that stand beside, with their ``records``.
+        Printed tables that stand beside; files of records hold what was measured alone.
     lines : sequence of str
         Findings in words.
 
@@ -175,11 +174,11 @@ def score_table(
             interval, mark = mean_interval(scores), marks[c][r]
             half = interval.half if column.interval else None
             shown.append(SheetCell(plus_minus(interval.mean, half, digits=digits), mark))
-            own.append({"source": "measured", **column.facts, **line.facts, **bounds(interval), "mark": mark})
+            own.append({**column.facts, **line.facts, **bounds(interval), "mark": mark})
         blocks.setdefault(line.group, []).append(shown)
     titles = [*heads(*labels), *((column.group, column.head) for column in columns)]
     sheet = Sheet(title, titles, list(blocks.values()), f"{note} {FIRST_PLACE}".strip(), labels=len(labels))
-    return TableFile(stem, [sheet, *published], [*own, *records], lines)
+    return TableFile(stem, [sheet, *published], own, lines)
 
 
 def first_places(columns: Sequence[Sequence[Floats | None]], rows: Sequence[TableRow]) -> list[list[str]]:
@@ -276,12 +275,6 @@ class PrintedNumber(NamedTuple):
 
     mean: float
     half: float | None = None
-
-    def shares(self) -> Fact:
-        """Return a number in per cent as shares for CSV: mean, low and high."""
-        ends = (None, None) if self.half is None else (self.mean - self.half, self.mean + self.half)
-        values = zip(("mean", "low", "high"), (self.mean, *ends), strict=True)
-        return {name: None if value is None else round(value / 100, 6) for name, value in values}
 
 
 def _cell(value: Any) -> Any:

@@ -25,7 +25,6 @@ from longshot.studies.hard_md.hard_md_scores import (
     overall,
     ranks_of,
     record,
-    sweep_table,
 )
 from longshot.studies.hard_md.hard_md_testbeds import (
     KINDS,
@@ -149,7 +148,7 @@ def ablation_tables(scores: HardScores) -> list[TableFile]:
         "tasks": _more_tasks_table,
         "curated": _curated_table,
         "objects": objects_table,
-        "sweep": sweep_table,
+        "queries": _queries_table,
     }
     return present(makers[name](scores) for name in scores.settings.ablations)
 
@@ -188,8 +187,17 @@ def _objectives_table(scores: HardScores) -> TableFile | None:
     return _matrix(scores, "objectives", title, by_objective, "table 2")
 
 
+def _queries_table(scores: HardScores) -> TableFile | None:
+    """Set difficult queries for uniform supports beside difficult supports for uniform queries."""
+    choices = {
+        "difficult supports": _CHOSEN,
+        "difficult queries": HardTestbed("", "queries", "fixed", "difficult"),
+    }
+    return _matrix(scores, "queries", "What is chosen (rows), protonet, fixed shape", choices)
+
+
 def _matrix(
-    scores: HardScores, stem: str, title: str, choices: Mapping[str, HardTestbed], published: str
+    scores: HardScores, stem: str, title: str, choices: Mapping[str, HardTestbed], published: str = ""
 ) -> TableFile | None:
     """Make a row per way to choose supports, a column per evaluating backbone: means over shared sources."""
     listed = {"uniform (nothing chosen)": main("fixed", "uniform"), **choices}
@@ -211,7 +219,10 @@ def _matrix(
         f"Accuracy in %, {mean_of(shared)}; lower is harder. {scores.title(scores.judge)} chose the supports of the "
         f"stress test by the objective '{scores.settings.objective}'."
     )
-    sheets = [Sheet(title, names, [rows], note, 1), *_published(scores.settings, published)]
+    sheets = [
+        Sheet(title, names, [rows], note, 1),
+        *(_published(scores.settings, published) if published else []),
+    ]
     return TableFile(stem, sheets, records)
 
 

@@ -29,7 +29,6 @@ from longshot.studies.hard_md.hard_md_testbeds import (
     main,
     objects_beds,
     steps_beds,
-    sweep_beds,
 )
 from longshot.tasks import RULE_SETS, objects_attribute, rule_set
 
@@ -197,13 +196,12 @@ def _rule_lacks(rule: str, data: Dataset) -> str:
 
 
 def _evaluations(settings: HardSettings, source: str, beds: list[HardTestbed]) -> list[Evaluation]:
-    """List the evaluations of a source: all methods on stress test and sweep, protonet on ablations."""
+    """List the evaluations of a source: all methods on the stress test, protonet on ablations."""
     methods = {
         "main": settings.methods,
-        "sweep": settings.methods,
         "adapted": (*settings.adapted, _BY_PROTONET),
     }
-    names: dict[str, list[str]] = {"main": [], "sweep": [], "ablation": [], "adapted": []}
+    names: dict[str, list[str]] = {"main": [], "ablation": [], "adapted": []}
     for bed in beds:
         if bed.source == source:
             names[bed.purpose if bed.purpose in names else "ablation"].append(bed.name)
@@ -236,7 +234,6 @@ def _notes(settings: HardSettings, sources: Sources) -> list[str]:
 
 
 _SEARCH = "testbed.instances.search"
-_DIAL = "testbed.instances.difficulty"
 
 
 def hard_comparisons(settings: HardSettings) -> list[Comparison]:
@@ -280,9 +277,6 @@ def _ablation(settings: HardSettings, ablation: str) -> list[Comparison]:
         alike = f", as of {', '.join(str(other) for other, _ in further)}" if further else ""
         name = f"Supports of queries of {count(number, 'object')}{alike}"
         return [_comparison(settings, name, "testbed.instances", sides)]
-    if ablation == "sweep":
-        dial = {f"difficulty {share:g}": bed for share, bed in sweep_beds(settings).items() if share > 0}
-        return [_comparison(settings, "Supports between uniform and difficult", _DIAL, dial)]
     if ablation == "semantic":
         sides = {bed.kind: bed for bed in beds}
         return [_comparison(settings, "Supports of classes close in meaning", "testbed.instances", sides)]

@@ -26,12 +26,10 @@ from longshot.studies.hard_md.hard_md_plan import HardLab, Sources, hard_compari
 from longshot.studies.hard_md.hard_md_scores import (
     HardScores,
     Mean,
-    draw_sweep,
     hard_scores,
     mean_of,
     overall,
     stress_shared,
-    sweep_sources,
 )
 from longshot.studies.hard_md.hard_md_testbeds import (
     KINDS,
@@ -258,11 +256,6 @@ def hard_figures(scores: HardScores) -> Drawings:
     if "filtered" in purposes:
         drawings["ways"] = Picture(
             "Ways of chosen and of filtered tasks (figure 42).", partial(_ways, scores, settings.shapes[0])
-        )
-    if "sweep" in settings.ablations and sweep_sources(scores):
-        drawings["sweep"] = Picture(
-            "Accuracy against difficulty, by method, of networks that took no part in choosing.",
-            partial(draw_sweep, scores),
         )
     for source, kinds in scores.why.compositions.items() if settings.why else ():
         if any(composition.value is not None for rows in kinds.values() for composition in rows):

@@ -33,7 +33,7 @@ Ablation: TypeAlias = Literal[
     "tasks",
     "curated",
     "objects",
-    "sweep",
+    "queries",
 ]
 OBJECTIVES: tuple[str, ...] = get_args(Objective)
 _Shapes = Annotated[tuple[Shape, ...], kinds.AsList, kinds.in_order(get_args(Shape)), Field(min_length=1)]
@@ -92,9 +92,6 @@ class HardSettings(kinds.StudySettings):
     object_counts: kinds.Counts = Field(description="Objects in the query images, a row each")
     objects_tasks: int = Field(ge=2, description="Tasks of every such count")
     objects_query: int = Field(ge=1, description="Their query images per class")
-    difficulties: kinds.Shares = Field(
-        description="Where the dial stands in the sweep, between uniform (0) and difficult (1)"
-    )
     why: bool = Field(description="Explain the difficult supports")
     published: bool = Field(description="The paper's numbers stand beside")
 
@@ -167,8 +164,8 @@ def ablation_beds(settings: HardSettings, ablation: str) -> list[HardTestbed]:
         return [HardTestbed("", "filtered", shape, "difficult")]
     if ablation == "curated":
         return [_fixed(ablation, rule, kind) for rule in RULE_SETS for kind in ("matched", "shifted")]
-    if ablation == "sweep":
-        return [*sweep_beds(settings).values()][1:-1]
+    if ablation == "queries":
+        return [_fixed(ablation, "")]
     if ablation == "objects":
         return [bed for kinds in objects_beds(settings).values() for bed in kinds.values()]
     return [HardTestbed("", "tasks", shape, "difficult", str(settings.more_tasks))]
@@ -198,12 +195,6 @@ def objects_beds(settings: HardSettings) -> dict[int, dict[str, HardTestbed]]:
         number: {kind: _fixed("objects", f"{number} objects", kind) for kind in KINDS}
         for number in settings.object_counts
     }
-
-
-def sweep_beds(settings: HardSettings) -> dict[float, HardTestbed]:
-    """Map each difficulty to its testbed; 0 and 1 are the uniform and difficult ones of the stress test."""
-    between = {share: _fixed("sweep", f"difficulty {share:g}") for share in settings.difficulties}
-    return {0.0: main("fixed", "uniform"), **between, 1.0: main("fixed", "difficult")}
 
 
 def draw_of(settings: HardSettings, bed: HardTestbed, data: Dataset | None = None) -> Draw:
@@ -266,6 +257,8 @@ def _instance_words(settings: HardSettings, bed: HardTestbed) -> dict[str, Any]:
         return {"instances": "uniform"}
     if bed.purpose == "filtered":
         return {"instances": "filtered", "judge": settings.judge, "candidates": settings.candidates}
+    if bed.purpose == "queries":
+        return {"instances": "difficult-queries", "judge": settings.judge}
     words: dict[str, Any] = {"judge": settings.judge, "objective": settings.objective}
     if bed.kind == "easy":
         return {"instances": "easy", **words}
@@ -282,8 +275,6 @@ def _instance_words(settings: HardSettings, bed: HardTestbed) -> dict[str, Any]:
         words["judge"] = {slug(name): name for name in settings.backbones}[bed.setting]
     elif bed.purpose == "objectives":
         words["objective"] = bed.setting
-    elif bed.purpose == "sweep":
-        words["difficulty"] = float(bed.setting.split()[1])
     elif bed.purpose == "steps":
         start, number, kind = bed.setting.split()
         steps, rounds = (int(number), 0) if kind == "steps" else (1, int(number))

@@ -31,7 +31,6 @@ from longshot.studies.semantic.semantic_common import (
     paper_entries,
     printed_by_method,
     printed_difference,
-    printed_records,
     printed_sheet,
     transduction,
 )
@@ -167,7 +166,6 @@ class ManyWay(OneDataset[ManyWaySettings], Recipe[ManyWaySettings, "Dataset"]):
             values,
             note=_NOTE,
             published=[printed_sheet(title, numbers, theirs)],
-            records=printed_records(numbers),
             lines=_times_chance(lab),
         )
         return [table]

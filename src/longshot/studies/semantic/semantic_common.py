@@ -22,7 +22,7 @@ from longshot.studies.engine.claims import Measured, NotMeasured, clean_mean, of
 from longshot.studies.engine.lab import numbers
 from longshot.studies.engine.settings import Methods, StudySettings, Text, method_calls
 from longshot.studies.engine.study_page import axes_of, means_and_halves
-from longshot.studies.engine.study_tables import Fact, TableColumn, TableRow
+from longshot.studies.engine.study_tables import TableColumn, TableRow
 
 if TYPE_CHECKING:
     from longshot.studies.engine.lab import Lab
@@ -220,24 +220,6 @@ def printed_sheet(title: str, numbers: Sequence[PublishedNumber], columns: Seque
 
 def _text(number: PublishedNumber | None) -> str:
     return "–" if number is None else plus_minus(number.mean, number.half, digits=2)
-
-
-def printed_records(numbers: Sequence[PublishedNumber]) -> list[Fact]:
-    """Return printed numbers as CSV rows; the paper's interval where it printed one."""
-    calls = paper_calls()
-    return [
-        {
-            "source": "published",
-            **{key: getattr(number, key) for key in (*KEYS, "backbone")},
-            "method": calls[number.method],
-            **{key: getattr(number, key) for key in ("setting", "mean")},
-            "low": None if number.half is None else round(number.mean - number.half, 6),
-            "high": None if number.half is None else round(number.mean + number.half, 6),
-            "tasks": published(PAPER).tasks,
-            "mark": "",
-        }
-        for number in numbers
-    ]
 
 
 KIND_COLOURS = {"uniform": "#3b6fb6", "semantic": "#c8412b"}

@@ -41,7 +41,7 @@ from longshot.studies.transfer.transfer_scores import (
     divergences,
     task_embeddings,
 )
-from longshot.studies.transfer.transfer_tables import correlations_records, printed_sheet, printed_span
+from longshot.studies.transfer.transfer_tables import printed_sheet, printed_span
 from longshot.tasks import class_embeddings, with_split
 
 if TYPE_CHECKING:
@@ -91,11 +91,11 @@ def correlations_table(
             sheets.append(Sheet(title, heads("divergence", *measured), [block], _NOTE, labels=1))
             for measure in MEASURES:
                 for name in measured:
-                    facts = {"source": "measured", "dataset": name, "method": method, "model": model}
+                    facts = {"dataset": name, "method": method, "model": model}
                     records.append({**facts, "measure": measure, **_numbers(by_testbed[name][measure])})
             lines += [_finding(method, words, name, group) for name, group in by_testbed.items()]
     sheets.append(printed_sheet(2, MEASURES))
-    return TableFile("correlations", sheets, [*records, *correlations_records()], lines)
+    return TableFile("correlations", sheets, records, lines)
 
 
 def most_negative(

@@ -11,7 +11,7 @@ from longshot.studies.engine import settings as kinds
 Method: TypeAlias = Literal["maml", "anil", "protonet", "multiclass", "finetune"]
 METHODS: tuple[str, ...] = get_args(Method)  # the paper's order; Finetune is in its table 1 only
 _Divergence = Annotated[kinds.Number, Field(ge=0)]
-_Divergences = Annotated[tuple[_Divergence, ...], kinds.AsList, kinds.Ascending, Field(min_length=1)]
+_Divergences = Annotated[tuple[_Divergence, ...], kinds.AsList, kinds.Ascending]
 _Methods = Annotated[tuple[Method, ...], kinds.AsList, kinds.in_order(METHODS), Field(min_length=1)]
 
 
@@ -24,9 +24,13 @@ def _trials(count: int) -> int:
 class TransferSettings(kinds.StudySettings):
     """Settings of the recipe ``transfer-difficulty``."""
 
-    divergences: _Divergences = Field(description="Divergences R of train and test classes, a split for each")
+    divergences: _Divergences = Field(
+        description="Divergences R of train and test classes, a split for each; []: the splits of also alone"
+    )
     splits_per_divergence: int = Field(ge=1, description="Splits drawn at every divergence")
-    mode: Literal["principal", "paper"] = Field(description="How classes are assigned to parts")
+    mode: Annotated[kinds.Text, Field(pattern=r"^(principal|paper|atg:\w+)$")] = Field(
+        description="How classes are assigned to parts: principal, paper, or the published atg:cifar100"
+    )
     measure: Literal["kl-symmetric", "kl", "wasserstein", "euclidean"] = Field(description="The divergence")
     also: kinds.Names = Field(
         description="Splits without a divergence: random, semantic, given, a published one (cifar-fs), or a file"
@@ -55,6 +59,11 @@ class TransferSettings(kinds.StudySettings):
         description="Ceiling of a training; one that hits it is left out of slopes. null: none"
     )
     repeats: int = Field(ge=1, description="Trainings of every network, with other seeds")
+
+    @property
+    def published(self) -> bool:
+        """Tell whether splits at a divergence are read from a published list."""
+        return self.mode.startswith("atg:")
 
     @property
     def distinct_methods(self) -> tuple[str, ...]:

@@ -64,10 +64,20 @@ def split_choices(settings: TransferSettings) -> list[SplitChoice]:
 
 
 def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
-    """Raise UserError when 20 % of the classes make no task, or a split that was asked for is impossible."""
+    """Raise UserError when a split that is asked for is impossible, or its test classes make no task."""
     classes, way = len(dataset.class_ids), settings.way
+    for choice in split_choices(settings):
+        if choice.target is not None and settings.published:
+            open_split(f"{settings.mode}@{choice.target:g}", dataset)
+    if settings.published and settings.splits_per_divergence > 1:
+        raise UserError(
+            f"{settings.mode} has one split at each divergence, but {settings.splits_per_divergence} are wanted",
+            "set {splits_per_divergence:1}, and {repeats} for several trainings",
+        )
+    if not settings.divergences and not settings.also:
+        raise UserError("The study has no splits", "name some with {also}, or divergences with {divergences}")
     _, _, test = part_sizes(classes)
-    if test < way:
+    if settings.divergences and not settings.published and test < way:
         raise UserError(
             f"Dataset '{dataset.name}' has {classes} classes, so a split has {test} test classes, but tasks are "
             f"{way}-way: {5 * way} classes are needed",
@@ -92,6 +102,13 @@ def _named_split(settings: TransferSettings, dataset: Dataset, kind: str) -> Spl
     return open_split(f"{kind}(seed={settings.seed})" if seeded else kind, dataset)
 
 
+def _listed_split(settings: TransferSettings, dataset: Dataset, choice: SplitChoice) -> Split | None:
+    """Return a split that follows from no features: a named one, or a published partition; None for others."""
+    if choice.target is None:
+        return _named_split(settings, dataset, choice.name)
+    return open_split(f"{settings.mode}@{choice.target:g}", dataset) if settings.published else None
+
+
 def make_splits(settings: TransferSettings, dataset: Dataset, features: Features) -> dict[str, Split]:
     """Map names to splits, in the order of :func:`split_choices`.
 
@@ -101,25 +118,24 @@ def make_splits(settings: TransferSettings, dataset: Dataset, features: Features
     several = settings.mode == "paper" and settings.splits_per_divergence > 1
     splits = {}
     for choice in split_choices(settings):
-        if choice.target is None:
-            splits[choice.name] = _named_split(settings, dataset, choice.name)
-            continue
-        recipe = SplitRecipe(
-            mode=settings.mode,
-            measure=settings.measure,
-            start="random" if several else "principal",
-            seed=settings.seed + choice.draw,
-        )
-        splits[choice.name] = splitter.split(choice.target, recipe)
+        split = _listed_split(settings, dataset, choice)
+        if split is None:
+            recipe = SplitRecipe(
+                mode=settings.mode,
+                measure=settings.measure,
+                start="random" if several else "principal",
+                seed=settings.seed + choice.draw,
+            )
+            split = splitter.split(choice.target or 0.0, recipe)
+        splits[choice.name] = split
     return splits
 
 
 def stand_ins(settings: TransferSettings, dataset: Dataset) -> dict[str, Split]:
-    """Make random splits of the same sizes, for estimates before the network behind the splits is trained."""
+    """Return the splits, for estimates before the network behind them is trained: random ones of the same sizes."""
     random = open_split("random", dataset)
     return {
-        choice.name: random if choice.target is not None else _named_split(settings, dataset, choice.name)
-        for choice in split_choices(settings)
+        choice.name: _listed_split(settings, dataset, choice) or random for choice in split_choices(settings)
     }
 
 
@@ -316,12 +332,13 @@ def comparisons(settings: TransferSettings) -> list[Comparison]:
     if len(swept) > 1:
         sides = [_side(settings, each) for each in swept]
         listed.append(Comparison("Divergences, the same method on each", "split.divergence", sides))
-    if settings.also:
-        sides = [_side(settings, each) for each in choices if each not in swept[:-1]]
+    sides = [_side(settings, each) for each in choices if each not in swept[:-1]]
+    if len(sides) > 1:
         listed.append(Comparison("Kinds of split, the same method on each", "split", sides))
-    named = {method: _side(settings, swept[-1], method) for method in methods}
+    hardest = (swept or choices)[-1]
+    named = {method: _side(settings, hardest, method) for method in methods}
     if len(methods) > 1:
-        listed.append(Comparison(f"Methods on {swept[-1].name}", "method", list(named.values())))
+        listed.append(Comparison(f"Methods on {hardest.name}", "method", list(named.values())))
     if {"multiclass", "finetune"} <= set(methods):
         sides = [named["multiclass"], named["finetune"]]
         listed.append(Comparison("Adapting the same network or not", "method.solver", sides))

@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from longshot.tasks import Split
 
 
-def _table(number: int) -> PublishedTable:
+def _table(number: int | str) -> PublishedTable:
     return published_paper(__package__).table(str(number))
 
 
-def printed_sheet(number: int, labels: Mapping[str, str] | None = None) -> Sheet:
-    """Return table 1, 2, 4 or 5 as printed, the best of each column in bold; ``labels`` rename its rows."""
+def printed_sheet(number: int | str, labels: Mapping[str, str] | None = None) -> Sheet:
+    """Return a table as printed, the best of each column in bold; ``labels`` rename its rows."""
     short = published_paper(__package__).source.short
     return _table(number).sheet(f"Published: {short}, table {number}", labels)
 
@@ -87,64 +87,21 @@ def printed_drop(method: str, shot: int, near: str, far: str) -> float | None:
     return None if first is None or second is None else round((first.mean - second.mean) / 100, 6)
 
 
-def hardest_records() -> list[Fact]:
-    """Return table 1 as CSV rows."""
-    facts = {"source": "published", "split": "R = 0.96", "way": 5, "shot": 5}
-    blank = {"low": None, "high": None, "tasks": None, "mark": ""}
-    return [
-        {**facts, "dataset": dataset, "method": method, "mean": round(value / 100, 6), **blank}
-        | {"embedding": "adapts" if method in ADAPTING else "fixed"}
-        for dataset, method, value in printed_numbers(1)
-    ]
-
-
-def correlations_records() -> list[Fact]:
-    """Return table 2 as CSV rows."""
-    facts = {"source": "published", "method": "", "model": "gaussian"}
-    blank = {"low": None, "high": None, "p": None, "tasks": 100}
-    return [
-        {**facts, "dataset": dataset, "measure": measure, "r": r, **blank}
-        for dataset, measure, r in printed_numbers(2)
-    ]
-
-
-def accuracies_records() -> list[Fact]:
-    """Return table 4 for CIFAR100 as CSV rows."""
-    table = _table(4)
-    blank = {"low": None, "high": None, "tasks": None, "mark": ""}
-    return [
-        {"source": "published", "dataset": "CIFAR100", "split": split, "way": 5, "method": method}
-        | {"shot": int(shot.removesuffix("-shot")), "mean": round(cell.mean / 100, 6), **blank}
-        | {"embedding": "adapts" if method in ADAPTING else "fixed"}
-        for split, cells in table.rows.items()
-        for (shot, method), cell in zip(table.columns, cells, strict=True)
-        if cell is not None
-    ]
-
-
-def slope_records() -> list[Fact]:
-    """Return table 5 as CSV rows; shares per unit."""
-    facts = {"source": "published", "shot": None, "x": "R", "minus": ""}
-    blank = dict.fromkeys(
-        ("low", "high", "p", "tasks_low", "tasks_high", "lowest_draw", "highest_draw", "splits")
-    )
-    return [
-        {**facts, "dataset": dataset, "method": method, "slope": round(value / 100, 6), **blank}
-        for dataset, method, value in printed_numbers(5)
-    ]
-
-
 _CUT = " ‡"
+_BESIDE: tuple[int | str, ...] = (
+    4,
+    "4 (mini-ImageNet)",
+    "4 (tiered-ImageNet)",
+    1,
+    3,
+)  # printed tables below the accuracies
 
 
 def transfer_tables(scores: TransferScores, way: int) -> list[TableFile]:
     """Make all tables of the study."""
-    return [
-        *(accuracies_table(scores, way, shot) for shot in scores.shots),
-        slopes_table(scores),
-        adaptation_table(scores),
-        splits_table(scores),
-    ]
+    by_divergence = [slopes_table(scores), adaptation_table(scores)] if scores.sweep else []
+    accuracies = [accuracies_table(scores, way, shot) for shot in scores.shots]
+    return [*accuracies, *by_divergence, splits_table(scores)]
 
 
 def splits_table(scores: TransferScores) -> TableFile:
@@ -170,7 +127,7 @@ def accuracies_table(scores: TransferScores, way: int, shot: int) -> TableFile:
         TableRow((method, _kind(method)), facts={"method": method, "embedding": _kind(method)})
         for method in scores.methods
     ]
-    shared = {"dataset": "", "way": way, "shot": shot}
+    shared = {"way": way, "shot": shot}
     columns = [TableColumn("", column, {**shared, "split": column}) for column in scores.columns]
     note = "Mean accuracy over tasks in %, ± half the 95 % interval over tasks (Student t)."
     draws = max(len(scores.of(column)) for column in scores.columns)
@@ -184,7 +141,7 @@ def accuracies_table(scores: TransferScores, way: int, shot: int) -> TableFile:
     def values(line: TableRow, column: TableColumn) -> Floats:
         return scores.tasks(column.head, line.facts["method"], shot)
 
-    last = shot == scores.shots[-1]
+    last = bool(scores.sweep) and shot == scores.shots[-1]
     table = score_table(
         f"accuracies-{shot}-shot",
         f"Accuracy by split, {way}-way {shot}-shot",
@@ -194,8 +151,7 @@ def accuracies_table(scores: TransferScores, way: int, shot: int) -> TableFile:
         values,
         note=note,
         digits=1,
-        published=[printed_sheet(4), printed_sheet(1)] if last else [],
-        records=[*accuracies_records(), *hardest_records()] if last else [],
+        published=[printed_sheet(name) for name in _BESIDE] if last else [],
     )
     return replace(table, sheets=[_with_cuts(scores, table.sheets[0], rows, columns), *table.sheets[1:]])
 
@@ -220,7 +176,7 @@ def slopes_table(scores: TransferScores) -> TableFile:
     """Make the paper's table 5: slope of accuracy against R, and the difference to MAML's."""
     if len({split.target for split in scores.sweep}) < 2:
         line = "A slope needs at least 2 divergences; the study has 1."
-        return TableFile("slopes", [printed_sheet(5)], slope_records(), [line])
+        return TableFile("slopes", [printed_sheet(5)], [], [line])
     records: list[Fact] = []
     blocks = []
     x, unit = ("log10 R", "tenfold") if scores.logarithmic else ("R", "unit")
@@ -265,7 +221,7 @@ def slopes_table(scores: TransferScores) -> TableFile:
     if scores.logarithmic:
         note += " R spans decades here, so slopes are per tenfold; the printed ones are per unit from 0.04 to 0.96."
     sheets = [Sheet("Slope of accuracy against divergence", names, blocks, note), printed_sheet(5)]
-    return TableFile("slopes", sheets, [*records, *slope_records()])
+    return TableFile("slopes", sheets, records)
 
 
 def adaptation_table(scores: TransferScores) -> TableFile:
@@ -303,7 +259,7 @@ def _slope(slope: Steepness, digits: int = 2) -> str:
 
 def _slope_record(method: str, shot: int, x: str, against: str, slope: Steepness) -> Fact:
     fit = slope.fit
-    facts = {"source": "measured", "dataset": "", "method": method, "shot": shot, "x": x, "minus": against}
+    facts = {"method": method, "shot": shot, "x": x, "minus": against}
     numbers = {"slope": fit.slope, "low": fit.low, "high": fit.high, "p": fit.p}
     numbers |= {"tasks_low": slope.low, "tasks_high": slope.high}
     numbers |= {"lowest_draw": min(slope.single, default=math.nan)}
@@ -327,7 +283,7 @@ def transfer_figures(
         "logarithmic": scores.logarithmic,
     }
     each = " Every split of a divergence is a mark." if settings.splits_per_divergence > 1 else ""
-    for shot in settings.shots:
+    for shot in reversed(settings.shots) if scores.sweep else ():
         series = [method_series(scores, method, shot) for method in scores.methods]
         title = f"{dataset}, {settings.way}-way {shot}-shot, test classes"
         drawings[f"accuracy-{shot}-shot"] = Picture(

@@ -1,4 +1,4 @@
-"""The pictures of the study VTAB+MD: layouts of the paper's figures 1 to 9, for one's own numbers and the paper's."""
+"""The pictures of the study VTAB+MD: layouts of the paper's figures 1 to 9, for one's own numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,9 @@ import numpy as np
 from longshot.reports import LIGHT, marker, new_figure, shorten
 from longshot.studies.engine.study_page import Drawings, Picture, save_picture
 from longshot.studies.vtab_md.vtab_md_scores import VtabScores
-from longshot.studies.vtab_md.vtab_md_sources import GROUPS, MD, VTAB, FigureSettings, VtabSettings
-from longshot.studies.vtab_md.vtab_md_tables import AGGREGATES, printed_source, printed_table
+from longshot.studies.vtab_md.vtab_md_sources import GROUPS, FigureSettings, VtabSettings
 
 Value: TypeAlias = tuple[float, float]  # mean and half the interval in %, 0 where there is none
-# figure of the paper → its tables, and for a column of several tables what the table trained on
-_PRINTED = {"figure-1": (4, 5), "figure-2": (4,), "figure-3": (6,), "figure-4": (8,), "figure-5": (9,)}
-_PRINTED |= {"figure-6": (7,), "figure-7": (4, 5)}
-_TRAINED = {4: "ImageNet only", 5: "larger-scale data"}
 _LEAST, _BAR, _GAP = 300, 11, 14  # drawing units: least width of a panel, width of a bar, gap between sources
 
 
@@ -45,7 +40,6 @@ class Chart:
     parts: Sequence[tuple[str, str]]  # key, title
     values: Mapping[tuple[str, str], Value]
     aggregates: Mapping[tuple[str, str], Value]
-    source: str = ""  # whose numbers they are, at the end of every title
 
     def only(self, names: Sequence[str] | None) -> Chart:
         """Return the chart with some of its rows, in the order of ``names``."""
@@ -59,21 +53,16 @@ def vtab_figures(settings: VtabSettings, scores: VtabScores) -> Drawings:
     own = of_scores(scores)
     drawings: Drawings = {}
     for name, figure in settings.figures.items():
-        for title, chart in ((name, own), (f"published-{name}", of_paper(name, settings.published))):
-            if chart is None:
-                continue
-            part = chart.only(figure.rows if chart is own else None)
-            if chart is not own and name == "figure-2":
-                part = chart.only(["MD-Transfer", "BiT-ResNet-18"])
-            if drawable(part, figure.kind):
-                drawn_by = grid if figure.kind == "grid" else partial(bars, kind=figure.kind)
-                draw = partial(drawn_by, part, reference(chart, figure), figure.title)
-                drawings[title] = Picture(_caption(figure, name, part), draw)
+        part = own.only(figure.rows)
+        if drawable(part, figure.kind):
+            drawn_by = grid if figure.kind == "grid" else partial(bars, kind=figure.kind)
+            draw = partial(drawn_by, part, reference(own, figure), figure.title)
+            drawings[name] = Picture(_caption(figure, name), draw)
     return drawings
 
 
-def _caption(figure: FigureSettings, name: str, chart: Chart) -> str:
-    """Say what is seen, and whose numbers they are."""
+def _caption(figure: FigureSettings, name: str) -> str:
+    """Say what is seen."""
     words = {
         "aggregate": "Means over sources, each counting once",
         "md": "Accuracy on the episodes of every source",
@@ -82,9 +71,8 @@ def _caption(figure: FigureSettings, name: str, chart: Chart) -> str:
         "grid": "Accuracy by resolution, a line for every network",
     }[figure.kind]
     line = f"; the dashed line is the mean of {figure.reference}" if figure.reference else ""
-    whose = f" {chart.source[0].upper()}{chart.source[1:]}." if chart.source else ""
     layout = f" in the layout of the paper's {name.replace('-', ' ')}" if name.startswith("figure-") else ""
-    return f"{words}{layout}{line}; whiskers are 95 % intervals.{whose}"
+    return f"{words}{layout}{line}; whiskers are 95 % intervals."
 
 
 def of_scores(scores: VtabScores) -> Chart:
@@ -105,36 +93,6 @@ def of_scores(scores: VtabScores) -> Chart:
     rows = [ApproachLine(row.name, row.name, row.group, row.capacity, row.resolution) for row in scores.rows]
     sources = [(source.name, source.title, source.role) for source in scores.sources]
     return Chart(rows, sources, [(part.key, part.short) for part in parts], values, aggregates)
-
-
-def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
-    """Make the chart of the printed numbers behind a figure; None where none are wanted or printed."""
-    numbers = [number for number in _PRINTED.get(figure, ()) if number in allowed]
-    if not numbers:
-        return None
-    rows: list[ApproachLine] = []
-    values: dict[tuple[str, str], Value] = {}
-    aggregates: dict[tuple[str, str], Value] = {}
-    for number in numbers:
-        table = printed_table(number)
-        for column in table.heads:
-            key = f"{number} {column}"
-            size = column.partition("(")[2].partition("×")[0] if figure == "figure-3" else ""
-            line = ApproachLine(key, column, _TRAINED.get(number, "") if len(numbers) > 1 else "")
-            rows.append(
-                replace(line, capacity=column.partition(" (")[0], resolution=int(size)) if size else line
-            )
-            for source in table.rows:
-                cell = table.value(source, column)
-                assert cell is not None
-                by_source = aggregates if source in AGGREGATES else values
-                by_source[key, source] = (cell[0], cell[1] or 0.0)
-    names = {source for _, source in values}
-    sources = [(name, title, "md") for name, title in MD.items() if name in names]
-    sources += [(name, task.title, task.group) for name, task in VTAB.items() if name in names]
-    parts = [(key, title) for key, title in AGGREGATES.items() if any(k == key for _, k in aggregates)]
-    source = f"published by {printed_source()['short']}, not measured"
-    return Chart(rows, sources, parts, values, aggregates, source)
 
 
 def drawable(chart: Chart, kind: str) -> bool:
@@ -164,9 +122,7 @@ def bars(chart: Chart, line: ApproachLine | None, title: str, path: Path, *, kin
     else:
         parts = [_panel(chart, roles) for roles in ((("md",), GROUPS) if kind == "both" else (("md",),))]
         panels = [panel for panel in parts if panel[1] or kind == "md"]
-    _bars(
-        panels, _mean(chart, line) if kind in _LINED else None, _titled(title or _TITLES[kind], chart), path
-    )
+    _bars(panels, _mean(chart, line) if kind in _LINED else None, title or _TITLES[kind], path)
 
 
 def grid(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
@@ -202,7 +158,7 @@ def grid(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> Non
             panel.grid(axis="y")
         figure.supxlabel("input resolution (pixels)", fontsize=10, color=LIGHT.muted)
         figure.supylabel("accuracy (%)", fontsize=10, color=LIGHT.muted)
-        _head(figure, axes[0][0], _titled(title or "Resolution and capacity", chart))
+        _head(figure, axes[0][0], title or "Resolution and capacity")
 
 
 _TITLES = {
@@ -282,10 +238,6 @@ def _head(figure: Any, axes: Any, title: str) -> None:
         frameon=False,
         fontsize=9,
     )
-
-
-def _titled(title: str, chart: Chart) -> str:
-    return f"{title}\n({chart.source})" if chart.source else title
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from longshot.base import UserError
@@ -30,7 +30,6 @@ from longshot.studies.vtab_md.vtab_md_sources import GROUPS, MD, TITLES, VTAB, a
 
 if TYPE_CHECKING:
     from longshot.statistics import Interval
-    from longshot.studies.engine.study_training import StudyTraining, TrainingRecord
 
 
 AGGREGATES = {
@@ -127,27 +126,6 @@ def aggregate_sheet(numbers: Sequence[int]) -> Sheet:
     )
 
 
-def printed_records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
-    """Return the printed numbers as CSV rows, shares; ``keys`` are the columns of the file."""
-    facts = []
-    for number in numbers:
-        table = printed_table(number)
-        for name, cells in table.rows.items():
-            for column, cell in zip(table.heads, cells, strict=True):
-                if cell is None:
-                    continue
-                fact = {
-                    "source": f"published, table {number}",
-                    "row": column,
-                    "on": name,
-                    "title": PRINTED_TITLES[name],
-                    **cell.shares(),
-                }
-                facts.append({key: fact.get(key) for key in keys})
-    return facts
-
-
-_KEYS = ("source", "row", "on", "title", "mean", "low", "high", "n", "half_over_classes", "accuracy", "mark")
 _FIRST = FIRST_PLACE.replace("of its column", "of its line")  # a line per source
 _KINDS = "Of one kind are rows that are inductive or transductive alike and were trained on the same data."
 _INTERVALS = (
@@ -171,8 +149,6 @@ def vtab_tables(lab: VtabLab, scores: VtabScores) -> list[TableFile]:
         written.append(differences_table(str(settings.against), scores))
     if choices:
         written.append(choices_table(list(choices.values())))
-    if lab.networks:
-        written.append(networks_table(lab.plan.networks, lab.networks))
     return written
 
 
@@ -190,7 +166,7 @@ def aggregate_table(published: Sequence[int], scores: VtabScores, notes: Sequenc
             interval = scores.aggregate(approach.name, part)
             cells += row(_percent(interval))
             if interval is not None:
-                facts = {"source": "measured", "row": approach.name, "on": part.key, "title": part.title}
+                facts = {"row": approach.name, "on": part.key, "title": part.title}
                 records.append({**facts, **bounds(interval, "n")})
         rows.append(cells)
     names = heads("approach", "trained on", *(part.title for part in parts))
@@ -198,8 +174,6 @@ def aggregate_table(published: Sequence[int], scores: VtabScores, notes: Sequenc
     sheets = [Sheet("VTAB+MD, aggregated", names, [rows], " ".join([means, *notes]))]
     if published:
         sheets.append(aggregate_sheet(published))
-        printed = printed_records(published, _KEYS[:-3])
-        records += [record for record in printed if record["on"] in AGGREGATES]
     return TableFile("aggregate", sheets, records)
 
 
@@ -227,8 +201,7 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
                 else:
                     cells.append(SheetCell(_with_classes(interval, wider), mark))
                 if interval is not None:
-                    kind = "floor" if approach == CONSTANT else "measured"
-                    facts: Fact = {"source": kind, "row": approach, "on": name, "title": title}
+                    facts: Fact = {"row": approach, "on": name, "title": title}
                     facts |= {**bounds(interval, "n"), "half_over_classes": wider}
                     records.append({**facts, "accuracy": scores.accuracy(approach, name), "mark": mark})
             block.append(cells)
@@ -241,7 +214,7 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
     note = " ".join([lead, _INTERVALS, _FIRST, _KINDS, *absence_sentences(scores.sources)])
     sheets = [Sheet("VTAB+MD by source", names, blocks, note, labels=1)]
     sheets += [source_sheet(number) for number in published]
-    return TableFile("sources", sheets, [*records, *printed_records(published, _KEYS)])
+    return TableFile("sources", sheets, records)
 
 
 def floors_table(scores: VtabScores) -> TableFile:
@@ -339,45 +312,6 @@ def choices_table(choices: Sequence[Choice]) -> TableFile:
     )
     sheet = Sheet("Settings chosen for big episodes", names, blocks, note, labels=2)
     return TableFile("choices", [sheet], records)
-
-
-def networks_table(
-    trainings: Mapping[str, StudyTraining], trained: Mapping[str, TrainingRecord]
-) -> TableFile:
-    """Show the outcome of each training: a ceiling in minutes may have cut it."""
-    records: list[Fact] = []
-    for name, record in trained.items():
-        training = trainings[name]
-        options, data = training.options, training.data
-        records.append(
-            {
-                "network": name,
-                "algorithm": training.algorithm,
-                "architecture": options.get("network") or options.get("start") or "cnn4",
-                "size": options.get("size"),
-                "data": data.name,
-                "train_classes": len(data.splits.get("train", data.class_ids)),
-                "steps": record.steps,
-                "kept_step": record.best_step,
-                "seconds": record.seconds,
-                "validation_accuracy": record.validation_accuracy,
-            }
-        )
-    names = heads(
-        *("network", "algorithm", "architecture or start", "pixels", "data", "classes"),
-        *("steps", "kept step", "seconds", "validation accuracy (%)"),
-    )
-    rows = [row(*(_plain(key, value) for key, value in record.items())) for record in records]
-    note = "The network of the step with the best accuracy on tasks of the validation classes is kept."
-    return TableFile("networks", [Sheet("Networks trained", names, [rows], note, labels=5)], records)
-
-
-def _plain(key: str, value: Any) -> str:
-    if value is None:
-        return "–"
-    if key == "validation_accuracy":
-        return f"{100 * value:.1f}"
-    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
 
 
 def _with_classes(interval: Interval | None, wider: float | None) -> str:

@@ -211,9 +211,13 @@ def minimise(
     return Minimum(centroids, objective.evaluate(centroids), int(solution.nit))
 
 
-def random_start(dim: int, generator: np.random.Generator) -> Floats:
-    """Draw centroids [2, d] with normal coordinates of variance 1/d: about as long as an embedding."""
-    start: Floats = generator.standard_normal((2, dim)) / np.sqrt(dim)
+def random_start(dim: int, generator: np.random.Generator, *, unit: bool = True) -> Floats:
+    """Draw centroids [2, d] with normal coordinates of variance 1/d, about as long as an embedding.
+
+    Without ``unit`` the variance is 1, as ``torch.randn`` gives it to the authors' script. What of it lies outside the
+    span of the embeddings moves no class, so it may be drawn inside.
+    """
+    start: Floats = generator.standard_normal((2, dim)) / (np.sqrt(dim) if unit else 1.0)
     return start
 
 

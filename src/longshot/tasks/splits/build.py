@@ -79,7 +79,7 @@ def agreement(partitions: Sequence[Parts]) -> dict[str, float]:
 
 MODES = ("principal", "paper")
 ASSIGNMENTS = ("drawn", "sorted")
-STARTS = ("principal", "random")
+STARTS = ("principal", "random", "randn")
 TOLERANCE = 0.01  # D may miss R by this share before it counts as not reached
 _EVEN = 1e-3  # objectives this close are equal: the earlier start wins
 
@@ -179,7 +179,8 @@ class Splitter:
         if recipe.mode == "principal":
             return [on_axis(objective, self.axis)] * recipe.restarts
         streams = np.random.SeedSequence(recipe.seed).spawn(recipe.restarts)
-        starts = [random_start(objective.embeddings.shape[1], np.random.default_rng(s)) for s in streams]
+        dim, unit = objective.embeddings.shape[1], recipe.start != "randn"
+        starts = [random_start(dim, np.random.default_rng(stream), unit=unit) for stream in streams]
         if recipe.start == "principal":
             starts[0] = on_axis(objective, self.axis).centroids
         return [minimise(objective, start, self.basis) for start in starts]

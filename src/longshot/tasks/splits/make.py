@@ -152,8 +152,8 @@ def make_split(
         sorted in mode paper.
     restarts : int, at least 1, optional
         Repeat at random and say how far the splits agree.
-    start : {"principal", "random"}, optional
-        Of mode paper: where the optimiser begins. Default: principal.
+    start : {"principal", "random", "randn"}, optional
+        Of mode paper: where the optimiser begins; randn is the authors' own. Default: principal.
     penalty : float, optional
         Of mode paper: λ, the weight of (D − R)². Default: 1.
     level : int, at least 0, optional

@@ -79,9 +79,9 @@ def partition(name: str) -> dict[str, list[int]]:
 def published_split(name: str, dataset: Dataset, order: str | Path | None = None) -> Split:
     """Return a published split in the class ids of a dataset.
 
-    The tables give class numbers. They are matched by class name where the names are known (CIFAR-100, EMNIST, whatever
-    the folder a class lies in), by number where the classes of the dataset are called 0, 1, 2 …, by alphabet for
-    LFW, and otherwise through ``order``.
+    The tables give class numbers. They are matched by class name where the names are known (CIFAR-100, EMNIST,
+    mini-ImageNet, whatever the folder a class lies in), by number where the classes of the dataset are called 0, 1, 2
+    …, by alphabet for LFW, and otherwise through ``order``.
 
     Parameters
     ----------
