@@ -45,10 +45,10 @@ def __getattr__(name: str) -> Any:
     try:
         return _open(name)
     except ModuleNotFoundError as error:
-        if error.name not in ("sqlalchemy", "alembic"):
+        if error.name != "sqlalchemy":
             raise
         from longshot.base import UserError
 
         raise UserError(
-            f"Competitions need {error.name}", 'have it with pip install "longshot[compete]"'
+            "Competitions need sqlalchemy", 'have it with pip install "longshot[compete]"'
         ) from error
