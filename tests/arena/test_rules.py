@@ -185,6 +185,43 @@ def test_pseudonyms_are_short_and_nobody_elses(run_cli, competition, store, subm
     assert submit("Ada", "ada") == ""  # and one's own name
 
 
+TWINS = {
+    "Cyrillic": ("Prototypes", "Рrоtоtуреs"),
+    "Cyrillic alone": ("cop", "сор"),
+    "Greek": ("Alpha Net", "Αlpha Νet"),
+    "Armenian": ("Union", "Uniօn"),
+    "Cherokee": ("DART", "ᎠᎪᎡᎢ"),
+    "a digit for a letter": ("Lions 10", "Lions lO"),
+    "a capital for a letter": ("Lions Al", "Lions AI"),
+    "small capitals": ("icy", "ɪᴄʏ"),
+    "two letters for one": ("Modem", "Modern"),
+    "a dotless letter": ("Mini", "Mını"),
+    "wide letters": ("Tiger", "\uff34iger"),
+    "mathematical letters": ("Tiger", "\U0001d413iger"),
+    "a click": ("Hello", "Heǀǀo"),
+}
+
+
+@pytest.mark.parametrize("kind", TWINS)
+def test_names_that_look_alike_are_one(competition, store, submission, kind):
+    (name, twin), folder = TWINS[kind], submission()
+    queue.enter(competition, store, folder, team=name, phase="feedback", league="free-style")
+    if entry_rules.same(name) == entry_rules.same(twin):
+        queue.enter(competition, store, folder, team=twin, phase="feedback", league="free-style")
+    else:
+        with pytest.raises(UserError, match="is taken; choose another"):
+            queue.enter(competition, store, folder, team=twin, phase="feedback", league="free-style")
+    assert [row["name"] for row in store.rows(teams.select())] == [name]
+
+
+def test_names_that_differ_to_the_eye_are_two(competition, store, submission):
+    folder = submission()
+    names = ["Ada", "Adam", "Bill", "Biil", "Team 2", "Team Z", "Людмила", "Ольга", "Νίκος"]
+    for name in names:
+        queue.enter(competition, store, folder, team=name, phase="feedback", league="free-style")
+    assert [row["name"] for row in store.rows(teams.select())] == names
+
+
 def test_a_team_has_a_quota_of_its_own_in_the_meta_learning_league(competition, store, submission):
     change(competition, "title: small", "title: small\nleagues: [free-style, meta-learning, women]")
     competition = api.load(competition.folder)

@@ -231,7 +231,15 @@ def command(
             wall += ["--ro-bind", str(system.copy_of(path)), str(path)]
     wall += ["--perms", "0755", "--dir", "/etc", "--ro-bind", str(system.copy_of(Path("/etc"))), "/etc"]
     wall += _scratch("/tmp", limits)  # first: what is bound may lie below it
-    wall += ["--perms", "0755", "--dir", "/box"]
+    wall += [
+        "--perms",
+        "0755",
+        "--dir",
+        "/box",
+        "--symlink",
+        "/box/work/log.txt",
+        "/log.txt",
+    ]  # MetaDelta++ writes it
     for mount_point, (original, resident) in copies.items():
         wall += [*_parents(mount_point), "--ro-bind", str(resident.copy_of(original)), str(mount_point)]
     for path in hidden:
@@ -363,6 +371,8 @@ def environment(cores: int = 0, equipment: Equipment = BARE) -> dict[str, str]:
         "HOME": "/box/work",
         "TMPDIR": "/box/work",
         "USER": "nobody",
+        # A learner's own file is read as before torch 2.6: it was written in this box.
+        "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
