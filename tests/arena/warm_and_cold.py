@@ -423,17 +423,6 @@ class Clean:
     def put(self, bit): fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid() * bit)
     def measure(self): return fcntl.fcntl(0, fcntl.F_GETOWN)
 
-class Sessions:
-    """Sessions are counted."""
-    def put(self, bit):
-        for _ in range(30 * bit):
-            child = os.fork()
-            if not child:
-                os.setsid()
-                os._exit(0)
-            os.waitpid(child, 0)
-    def measure(self): return int(open("/proc/self/autogroup").read().split()[0].rpartition("-")[2])
-
 TORCH = lambda: some(os.path.dirname(sys.modules["torch"].__file__) + "/lib", 1, 8 << 20)
 LIBRARIES = lambda: some("/usr/lib")
 STDLIB = lambda: some(os.path.dirname(os.__file__))
@@ -496,7 +485,6 @@ CHANNELS = {
     "standard output: flags": Standing(1, flags, set_flags),
     "standard error: its signal": Standing(2, sign, set_sign),
     "session: priority of all": Group(),
-    "session: its number": Sessions(),
     "network: number of the room's": Space("net"),
     "network: number of the room's files": Space("mnt"),
     "network: sockets of the machine": Talk("/proc/net/sockstat"),
