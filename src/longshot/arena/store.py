@@ -23,6 +23,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from longshot.arena.database_tables import events, facts, metadata, now, submissions, teams
 from longshot.arena.inside.wire import one_line
+from longshot.arena.policy import not_there
 from longshot.arena.settings import Competition, load
 from longshot.base import UserError, file_lock
 
@@ -120,9 +121,7 @@ class Store:
             .where(submissions.c.id == number)
         )
         if not rows:
-            raise UserError(
-                f"There is no submission {number}", f"{{competition.status({self.folder})}} lists them"
-            )
+            raise not_there("submission", number)
         return rows[0]
 
     def history(self, number: int) -> list[dict[str, Any]]:
