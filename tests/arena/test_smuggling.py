@@ -26,9 +26,11 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from longshot import competition as api
+from longshot.arena.competition_data import CompetitionData
 from longshot.arena.entry_audit import alter
 from longshot.arena.inside.league import MAX_COMPRESSED, compressed_size, shipped_weights
 from longshot.arena.submission_check import unpack
+from longshot.arena.submission_runs import run
 from longshot.base import UserError
 
 # 100,000 numbers at 8 bits, as a trained network's are spread: a small convolutional network.
@@ -135,6 +137,7 @@ DISGUISES: dict[str, Callable[[], Files]] = {
     "sums": lambda: {
         "w.py": "".join(f"W{i} = {' + '.join(map(str, NUMBERS[i : i + 40]))}\n" for i in range(0, 60_000, 40))
     },
+    "code without a bottom": lambda: {"w.py": f"W = {' + '.join(map(str, NUMBERS[:3000]))}\n# {B64}\n"},
     "code that is none": lambda: {"w.py": f"W = ({' + '.join(map(str, NUMBERS[:60_000]))}\n"},
     "keys of a dictionary": lambda: {
         "w.py": "W = {" + ", ".join(f"{B64[i : i + 24]!r}: 0" for i in range(0, len(B64), 24)) + "}\n"
@@ -269,3 +272,30 @@ def test_an_audit_makes_noise_of_it(name, tmp_path):
     assert (
         folder / "model.py"
     ).read_text().strip() == "class MyMetaLearner:\n    pass\n\nclass MyLearner:\n    pass"
+
+
+LISTED = """
+names = [name for name in __import__("os").listdir("/box/submission") if name.isdigit()]
+times = [__import__("os").stat(f"/box/submission/{name}").st_mtime_ns for name in sorted(names)]
+print("LISTED", "-".join(names)[:2000], [a < b for a, b in zip(times, times[1:])].count(True))
+return MyLearner()
+"""
+
+
+@pytest.mark.usefixtures("needs_sandbox")
+def test_the_order_in_an_archive_reaches_no_box(competition, submission, tmp_path):
+    """A folder is listed in the order its files were made on a memory disk: that is not the archive's."""
+    code = submission(meta=LISTED.strip())
+    phase = competition.phases[0].model_copy(update={"tasks": 1, "logs": "printed"})
+    seen = set[str]()
+    for seed in (0, 1):
+        with zipfile.ZipFile(tmp_path / f"{seed}.zip", "w") as archive:
+            archive.write(code / "model.py", "model.py")
+            for number in np.random.default_rng(seed).permutation(300):
+                archive.writestr(f"{number:04d}", "")
+        folder = unpack(tmp_path / f"{seed}.zip", tmp_path / f"code-{seed}")
+        run(CompetitionData(competition), phase, folder, tmp_path / f"run-{seed}", seed=1)
+        log = (tmp_path / f"run-{seed}" / "log.txt").read_text()
+        seen |= {line.rpartition(" ")[0] for line in log.splitlines() if line.startswith("LISTED")}
+        assert re.search(r"^LISTED \S+ \d+$", log, re.MULTILINE)
+    assert len(seen) == 1

@@ -407,14 +407,15 @@ def connect(competition: str | Path, token: str | None = None) -> ConnectedCompe
 
 
 def local_time(utc: str) -> str:
-    """Format a server's time in UTC and as this machine's clock shows it.
+    """Format a server's time in UTC, and as this machine's clock shows it where that differs.
 
-    >>> local_time("2027-06-15 12:00:00").startswith("2027-06-15 12:00 UTC (")
+    >>> local_time("2027-06-15 12:00:00").startswith("2027-06-15 12:00 UTC")
     True
     """
     moment = dt.datetime.fromisoformat(utc.replace("Z", "+00:00"))
     moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-    return f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC ({moment.astimezone():%Y-%m-%d %H:%M} here)"
+    universal, here = f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC", moment.astimezone()
+    return f"{universal} ({here:%Y-%m-%d %H:%M} here)" if here.utcoffset() else universal
 
 
 def _zip_name(source: str | Path) -> str:

@@ -173,9 +173,11 @@ def alter(folder: Path, how: How, rng: np.random.Generator) -> list[str]:
 
 
 def _tree(data: bytes) -> ast.AST | None:
-    """Parse code; None where it is no Python, and can only be read as a text."""
+    """Parse code; None where it is no Python, or none that can be written again: it is replaced as a text."""
     try:
-        return ast.parse(data)
+        tree = ast.parse(data)
+        ast.unparse(tree)  # too deep for some that can be parsed
+        return tree
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
