@@ -50,9 +50,11 @@ def test_a_database_of_another_version_is_named_and_not_touched(
             facts.delete().where(own) if other is None else facts.update().where(own).values(value=other)
         )
     store.engine.dispose()
-    said = rf"has tables of version {other or 'unknown'} and this Longshot needs {VERSION}; use the Longshot"
+    sentence = (
+        rf"has tables of version {other or 'unknown'} and this Longshot needs {VERSION}; use the Longshot"
+    )
     for _ in range(2):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=sentence):
             Store(database)
 
 
