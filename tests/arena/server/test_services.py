@@ -234,7 +234,7 @@ def test_a_board_by_last_best_and_selected(context: ServerContext) -> None:
     assert boards.board(context, ada).lines[0].score == 0.7  # a rule that changes is the board's at once
     visitor = boards.board(context, Person())
     assert visitor.lines[0].submission is None and not visitor.lines[0].own
-    with pytest.raises(Refusal, match="There is no phase 'semi'"):
+    with pytest.raises(Refusal, match="has no phase 'semi'; it has feedback"):
         boards.board(context, ada, phase="semi")
     with pytest.raises(UserError, match="ranks by last, best or selected"):
         boards.board(context, ada, by="luck")
