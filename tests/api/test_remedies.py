@@ -60,10 +60,14 @@ def python_parameters() -> set[str]:
 
 
 def _parameters(name: str) -> list[str]:
+    value = pkgutil.resolve_name(f"longshot.{name}")
     try:
-        parameters = signature(pkgutil.resolve_name(f"longshot.{name}")).parameters
+        parameters = signature(value).parameters
     except (TypeError, ValueError):  # a table, an exception class
         return []
+    if name == "competition.ConnectedCompetition":  # whose methods are what is done with a competition
+        methods = [method for key, method in vars(value).items() if not key.startswith("_")]
+        return [parameter for method in methods for parameter in signature(method).parameters]
     return [*parameters, *(SampleSettings.__annotations__ if "settings" in parameters else ())]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import longshot
 from remedies import Mistake
 
 OUTPUT_FILES = {
@@ -28,7 +27,6 @@ NOT_FOLLOWED = {
     "key": "as the certificate",
     "competition.build_environment()": "installs packages with pip; tests/arena/test_kit_packages.py does",
     "competition.write_baseline()": "trains in a sandbox; tests/arena writes and runs every baseline",
-    "phase": "needs a final after a phase; tests/arena/test_rules.py submits to the phase before",
     "train": "packs a submission that trains; tests/arena/test_make_submission.py",
 }
 
@@ -46,8 +44,6 @@ def _small_cup() -> None:
 
 MISTAKES = [
     Mistake("competition.create()", "competition.load", ("cup",)),
-    Mistake("competition.status()", "competition.history", ("cup", 7),
-            prepare=lambda: longshot.competition.create("cup"), use=lambda verb, rows: rows),
     Mistake("competition.export_bundle()", "competition.check_bundle", ("cup.zip",), {},
             {"FOLDER": "cup", "FILE": "cup.zip"}, prepare=_small_cup),
 ]  # fmt: skip

@@ -61,6 +61,7 @@ def test_trying_without_entering(run_cli, competition, submission, tmp_path):
     [
         (("submit", "{c}", "{c}/nothing", "--team", "a"), "There is no submission at"),
         (("submit", "{c}", "{c}", "--team", "a", "--league", "chess"), "There is no league 'chess'"),
+        (("submit", "{c}", "{c}"), "is a team's, and none is named; name it with --team."),
         (("rerun", "{c}", "9"), "There is no submission 9"),
         (("work", "{c}/nothing"), "There is no competition.yaml in"),
         (("baseline", "prototypes", "x"), "did you mean 'prototypical'?"),

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from forked import ForkedProcess, ForkServer
-from longshot.arena import Competition, queue, submission_runs, work, worker
+from longshot.arena import Competition, connect, queue, submission_runs, worker
 from longshot.arena.database_tables import runs
 from longshot.arena.store import Store
-from longshot.arena.worker import WORKER, LocalClient
+from longshot.arena.worker import LocalClient
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
 
@@ -24,7 +24,7 @@ import sys, time
 from pathlib import Path
 from longshot.arena import queue, submission_runs, worker
 from longshot.arena.inside import blind_tasks
-from longshot.arena.worker import WORKER, LocalClient
+from longshot.arena.worker import LocalClient
 
 folder, marks, when, function = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
 
@@ -47,7 +47,7 @@ module, _, name = function.rpartition(".")
 if module:
     module = {"submission_runs": submission_runs, "queue": queue, "blind_tasks": blind_tasks}[module]
     setattr(module, name, held(getattr(module, name)))
-client = LocalClient(folder, WORKER, lease=100_000)
+client = LocalClient(folder, lease=100_000)
 worker.work(client, tell=held(print) if name == "tell" else print)
 """
 POINTS = {
@@ -154,16 +154,16 @@ def test_a_killed_worker(competition, store, submission, start, point):
     state = store.submission(number)["state"]
     assert state == ("scored" if expected == "scored" else "running")
     lease_over(store)
-    assert work(competition.folder) == (0 if expected == "scored" else 1)
+    assert connect(competition.folder).work() == (0 if expected == "scored" else 1)
     check_scored_once(competition, store, number)
-    assert work(competition.folder) == 0
+    assert connect(competition.folder).work() == 0
 
 
 def test_a_late_worker_does_not_touch_its_successors_run(competition, store, submission, start, tmp_path):
     number = enter(competition, store, submission())
     late = start("before", "queue.finish")
     lease_over(store)
-    assert work(competition.folder) == 1
+    assert connect(competition.folder).work() == 1
     folder = queue.archive_path(competition, number) / "seed-1"
     before = (store.history(number), (folder / "scores.json").stat())
     (tmp_path / "go").touch()
@@ -184,7 +184,7 @@ def test_a_lost_run_is_ended_and_not_run_to_its_end(competition, store, submissi
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        worker.work(LocalClient(competition.folder, WORKER, lease=0.4), tell=stop_after_one)
+        worker.work(LocalClient(competition.folder, lease=0.4), tell=stop_after_one)
     assert lines == [f"submission {number}, seed 1: was cancelled, or taken over by another worker"]
 
 
@@ -198,7 +198,7 @@ def test_a_fault_of_the_runner_does_not_stop_the_queue(competition, store, submi
         return real(competition, data, claimed, *settings)
 
     monkeypatch.setattr(submission_runs, "outcome", faulty)
-    assert work(competition.folder) == 1
+    assert connect(competition.folder).work() == 1
     assert store.submission(good)["state"] == "scored"
     failed = store.submission(bad)
     assert failed["state"] == "platform error"
@@ -216,8 +216,8 @@ def test_what_is_no_fault_of_the_submission_costs_it_nothing(competition, store,
     with monkeypatch.context() as patched:
         patched.setattr(submission_runs, "run", gone)
         with pytest.raises(submission_runs.UserError, match="no dataset"):
-            work(competition.folder)
+            connect(competition.folder).work()
     (run,) = store.rows(runs.select())
     assert (run["state"], run["attempt"]) == ("queued", 0)
-    assert work(competition.folder) == 1
+    assert connect(competition.folder).work() == 1
     assert store.submission(number)["state"] == "scored"

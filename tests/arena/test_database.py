@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from longshot.arena import Competition, queue, work
+from longshot.arena import Competition, connect, queue
 from longshot.arena.database_tables import runs, submissions, teams
 from longshot.arena.store import Store
 from longshot.arena.worker import insist
@@ -192,7 +192,7 @@ def test_a_worker_runs_what_is_queued(competition, store, enter, needs_sandbox):
     url = store.engine.url.render_as_string(hide_password=False)
     with (competition.folder / "competition.yaml").open("a") as file:
         file.write(f"\ndatabase: {url}\n")
-    assert work(competition.folder) == 1
+    assert connect(competition.folder).work() == 1
     assert store.submission(number)["state"] == "scored"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import queue, submission_runs, work
+from longshot.arena import connect, queue, submission_runs
 from longshot.arena.inside.wire import one_line, system_reason
 from longshot.arena.store import Store
 
@@ -74,7 +74,7 @@ def test_a_fault_of_the_runner_forges_no_line_either(competition, submission, mo
     store = Store(competition)
     queue.enter(competition, store, submission(), team="a", phase="feedback", league="free-style")
     heard: list[str] = []
-    work(competition.folder, tell=heard.append)
+    connect(competition.folder).work(tell=heard.append)
     assert heard == ["submission 1, seed 1: the runner failed (RuntimeError)"]
     errors = capfd.readouterr().err
     assert FORGED in errors and "\x1b" not in errors

@@ -380,12 +380,10 @@ def test_a_zip_may_have_all_the_bytes_allowed(
             queue.enter(competition, store, path, **options)
 
 
-def test_a_submission_that_is_not_there_names_what_lists_them(competition, store):
+def test_a_submission_that_is_not_there(competition, store):
     with pytest.raises(UserError) as caught:
         store.submission(7)
-    assert str(caught.value) == (
-        f'There is no submission 7; longshot.competition.status("{competition.folder}") lists them.'
-    )
+    assert str(caught.value) == "There is no submission 7 here."
 
 
 @pytest.mark.parametrize(("size", "findings"), [(65_000, 0), (66_000, 1)])
@@ -452,40 +450,43 @@ def test_the_largest_fact_sheets(tmp_path, fields, size):
         read_sheet(path)
 
 
-def test_the_functions_of_the_room_say_what_the_store_holds(competition, store, enter):
+def test_a_competition_in_a_folder_says_what_the_store_holds(competition, store, enter):
     sheet = {"title": "Means", "authors": "Ada"}
     enter("Ada's group", 0.5, pseudonym="Zorro", fact_sheet=dump_sheet(sheet))
     failed = enter("b")
     claimed = queue.claim(store, "w")
     assert queue.finish(store, claimed, "w", score=None, duration=1.0, reason="line 1\nboom\n")
     folder = competition.folder
-    assert [tuple(row) for row in api.status(folder)] == [
-        (1, "Ada's group", "feedback", "free-style", "scored", 0.5, ""),
-        (2, "b", "feedback", "free-style", "failed", None, "boom"),
+    cup = api.connect(folder)
+    names = ("id", "team", "phase", "league", "state", "score", "reason")
+    assert [tuple(row[name] for name in names) for row in cup.status()] == [
+        (2, "b", "feedback", "free-style", "failed", None, "line 1\nboom\n"),
+        (1, "Ada's group", "feedback", "free-style", "scored", 0.5, None),
     ]
-    assert [line.event for line in api.history(folder, failed)] == lines(store, failed)
-    assert api.fact_sheet_of(folder, 1) == sheet
-    assert api.fact_sheet_of(folder, 2) == {}
-    assert api.hand_in_fact_sheet(folder, 2, {"title": "t", "data": "none"}) == [
+    assert [line for _, line in cup.status(failed)["history"]] == lines(store, failed)
+    assert [cup.status(number)["fact_sheet"] for number in (1, 2)] == [sheet, {}]
+    assert cup.hand_in_fact_sheet(2, {"title": "t", "data": "none"}) == [
         "authors",
         "summary",
         "pretrained",
         "code",
     ]
-    board = api.leaderboard(folder)
-    assert (board.phase, len(board), list(board.leagues)) == ("feedback", 1, ["free-style", "meta-learning"])
-    assert board.standing == "provisional: only the phase 'final' ranks for good"
-    (entry,) = board.leagues["free-style"]
-    assert (entry.rank, entry.team, entry.sheet) == (1, "Zorro", (("title", "Means"),))
-    assert len(api.leaderboard(folder, league="meta-learning")) == 0
-    assert api.leaderboard(folder, phase="final").standing == "no scored submissions yet"
+    board = cup.board()
+    assert (board["phase"], board["league"]) == ("feedback", "free-style")
+    assert board["standing"] == "provisional: only the phase 'final' ranks for good"
+    (line,) = board["lines"]
+    assert (line["rank"], line["team"], line["method"], line["submission"]) == (1, "Zorro", "Means", 1)
+    assert cup.board(league="meta-learning")["lines"] == cup.board(phase="final")["lines"] == []
     with pytest.raises(UserError, match="no phase 'semifinal'; it has feedback, final"):
-        api.leaderboard(folder, phase="semifinal")
-    entries, standing = api.enter_final(folder)
-    assert [tuple(row) for row in entries] == [("Ada's group", "free-style", 1, 0.5, 3, "")]
-    assert standing == "provisional: runs are still to come"
-    api.rerun(folder, failed)
-    assert api.status(folder)[1].state == "queued"
+        cup.board(phase="semifinal")
+    names = ("team", "league", "feedback", "score", "final", "why_not")
+    assert [tuple(row[name] for name in names) for row in cup.enter_final()] == [
+        ("Ada's group", "free-style", 1, 0.5, 3, "")
+    ]
+    assert cup.board(phase="final")["standing"] == "provisional: runs are still to come"
+    assert cup.rerun(failed)["state"] == "queued"
+    assert cup.cancel(failed)["state"] == "cancelled"
+    assert "put back into the queue" in " ".join(line.text for line in cup.log(failed))
     page = folder / "board.html"
     api.write_leaderboard(folder, page, phase="feedback")
     assert "Zorro" in page.read_text()
@@ -494,9 +495,11 @@ def test_the_functions_of_the_room_say_what_the_store_holds(competition, store, 
 def test_a_submission_enters_the_first_phase_that_takes_any(competition, submission, tmp_path: Path):
     sheet = tmp_path / "sheet.yaml"
     sheet.write_text("title: Means\n")
-    entered = api.submit(competition.folder, submission(), team="a", fact_sheet=sheet)
-    assert entered == (1, "feedback")
-    assert api.fact_sheet_of(competition.folder, 1) == {"title": "Means"}
+    cup = api.connect(competition.folder)
+    receipt = cup.submit(submission(), team="a", fact_sheet=sheet)
+    assert (receipt.submission, receipt.phase, receipt.team) == (1, "feedback", "a")
+    assert cup.status(1)["fact_sheet"] == {"title": "Means"}
+    assert cup.status(1)["submission"]["sha256"] == receipt.sha256
 
 
 def test_every_public_name_is_there():

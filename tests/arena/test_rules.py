@@ -68,13 +68,14 @@ def test_the_final_by_hand_asks_what_the_final_asks(run_cli, competition, store,
     assert "-0.900 does not exceed -0.5" in refused("--fact-sheet", complete)  # the last valid one counts
     run_cli(*words[:-1], "b", "--fact-sheet", complete)
     end_runs(store, 0.3)
-    assert "submission 6 is queued in phase final" in run_cli(*final[:5], "b", *final[6:]).stdout
-    assert api.fact_sheet_of(folder, 6) == FULL  # that of the feedback submission
+    assert "submission 6 of team 'b' is queued in phase final" in run_cli(*final[:5], "b", *final[6:]).stdout
+    cup = api.connect(folder)
+    assert cup.status(6)["fact_sheet"] == FULL  # that of the feedback submission
     again = run_cli(*final[:5], "b", *final[6:], check=False)
     assert "it is in it already with submission 6, and 1 is allowed" in again.stderr
-    entries, _ = api.enter_final(folder)
-    assert [(entry.team, entry.final) for entry in entries if entry.final] == [("b", 6)]
-    assert {row.phase for row in api.status(folder) if row.team == "a"} == {"feedback"}
+    entries = cup.enter_final()
+    assert [(entry["team"], entry["final"]) for entry in entries if entry["final"]] == [("b", 6)]
+    assert {row["phase"] for row in cup.status() if row["team"] == "a"} == {"feedback"}
 
 
 def test_a_failed_final_may_be_entered_again(competition, store, submission):
@@ -185,6 +186,43 @@ def test_pseudonyms_are_short_and_nobody_elses(run_cli, competition, store, subm
     assert submit("Ada", "ada") == ""  # and one's own name
 
 
+TWINS = {
+    "Cyrillic": ("Prototypes", "Рrоtоtуреs"),
+    "Cyrillic alone": ("cop", "сор"),
+    "Greek": ("Alpha Net", "Αlpha Νet"),
+    "Armenian": ("Union", "Uniօn"),
+    "Cherokee": ("DART", "ᎠᎪᎡᎢ"),
+    "a digit for a letter": ("Lions 10", "Lions lO"),
+    "a capital for a letter": ("Lions Al", "Lions AI"),
+    "small capitals": ("icy", "ɪᴄʏ"),
+    "two letters for one": ("Modem", "Modern"),
+    "a dotless letter": ("Mini", "Mını"),
+    "wide letters": ("Tiger", "\uff34iger"),
+    "mathematical letters": ("Tiger", "\U0001d413iger"),
+    "a click": ("Hello", "Heǀǀo"),
+}
+
+
+@pytest.mark.parametrize("kind", TWINS)
+def test_names_that_look_alike_are_one(competition, store, submission, kind):
+    (name, twin), folder = TWINS[kind], submission()
+    queue.enter(competition, store, folder, team=name, phase="feedback", league="free-style")
+    if entry_rules.same(name) == entry_rules.same(twin):
+        queue.enter(competition, store, folder, team=twin, phase="feedback", league="free-style")
+    else:
+        with pytest.raises(UserError, match="is taken; choose another"):
+            queue.enter(competition, store, folder, team=twin, phase="feedback", league="free-style")
+    assert [row["name"] for row in store.rows(teams.select())] == [name]
+
+
+def test_names_that_differ_to_the_eye_are_two(competition, store, submission):
+    folder = submission()
+    names = ["Ada", "Adam", "Bill", "Biil", "Team 2", "Team Z", "Людмила", "Ольга", "Νίκος"]
+    for name in names:
+        queue.enter(competition, store, folder, team=name, phase="feedback", league="free-style")
+    assert [row["name"] for row in store.rows(teams.select())] == names
+
+
 def test_a_team_has_a_quota_of_its_own_in_the_meta_learning_league(competition, store, submission):
     change(competition, "title: small", "title: small\nleagues: [free-style, meta-learning, women]")
     competition = api.load(competition.folder)
@@ -203,12 +241,9 @@ def test_a_team_has_a_quota_of_its_own_in_the_meta_learning_league(competition, 
     ):
         enter("meta-learning")
     end_runs(store, 0.5)
-    boards = api.leaderboard(competition.folder).leagues
-    assert {league: [entry.team for entry in board] for league, board in boards.items()} == {
-        "free-style": ["a"],
-        "meta-learning": ["a"],
-        "women": ["a"],
-    }
+    cup = api.connect(competition.folder)
+    for league in ("free-style", "meta-learning", "women"):
+        assert [line["team"] for line in cup.board(league=league)["lines"]] == ["a"]
 
 
 GARBAGE = {
@@ -254,7 +289,7 @@ def test_garbage_is_told_at_home_and_uses_no_quota(competition, store, tmp_path,
     sentences = []
     for attempt in (
         lambda: api.check_submission(path),
-        lambda: api.submit(competition.folder, path, team="a"),
+        lambda: api.connect(competition.folder).submit(path, team="a"),
     ):
         with pytest.raises(UserError) as caught:
             attempt()

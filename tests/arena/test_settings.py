@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from longshot.arena import Competition, check_bundle, create, history, load, make_submission
+from longshot.arena import Competition, check_bundle, create, load, make_submission
 from longshot.arena.entry_rules import timetable, undated
 from longshot.arena.settings import FILE, CompetitionShape, RunLimits, parse_time
 from longshot.arena.submission_runs import SubmissionFailed
@@ -225,11 +225,6 @@ def test_every_call_that_an_error_names_is_a_command(tmp_path, competition):
         f"There is no bundle at {tmp_path / 'no.zip'}; write one with 'longshot compete bundle FOLDER -o FILE'."
     )
     assert str(caught.value).endswith("write one with longshot.competition.export_bundle(FOLDER, out=FILE).")
-    with pytest.raises(UserError) as caught:
-        history(competition.folder, 7)
-    assert caught.value.render(ShellFace()) == (
-        f"There is no submission 7; 'longshot compete status {competition.folder}' lists them."
-    )
     with pytest.raises(UserError) as caught:
         make_submission("pixels", tmp_path / "out", backbone="pixels")
     assert caught.value.render(ShellFace()) == (

@@ -8,21 +8,29 @@ from __future__ import annotations
 import base64
 import io
 import json
+import marshal
+import pickle
 import re
+import sqlite3
 import textwrap
+import wave
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from longshot import competition as api
+from longshot.arena.competition_data import CompetitionData
 from longshot.arena.entry_audit import alter
 from longshot.arena.inside.league import MAX_COMPRESSED, compressed_size, shipped_weights
 from longshot.arena.submission_check import unpack
+from longshot.arena.submission_runs import run
 from longshot.base import UserError
 
 # 100,000 numbers at 8 bits, as a trained network's are spread: a small convolutional network.
@@ -44,7 +52,41 @@ def lines(text: str, prefix: str = "", width: int = 100) -> str:
 
 B85, B64 = base64.b85encode(WEIGHTS).decode(), base64.b64encode(WEIGHTS).decode()
 WORDS = "".join(chr(0x4E00 + number) for number in np.frombuffer(WEIGHTS, "<u2") >> 2)
+PAIRS = NUMBERS.repeat(4) >> np.tile([0, 2, 4, 6], len(NUMBERS)).astype(np.uint8) & 3
+NIBBLES = np.stack([NUMBERS >> 4, NUMBERS & 15], 1).ravel()
 Files = dict[str, str | bytes]
+
+
+def sound() -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setparams((1, 1, 8000, 0, "NONE", ""))
+        file.writeframes(WEIGHTS)
+    return out.getvalue()
+
+
+def film() -> bytes:
+    out = io.BytesIO()
+    frames = [Image.fromarray(part) for part in NUMBERS.reshape(10, 100, 100)]
+    frames[0].save(out, "gif", save_all=True, append_images=frames[1:])
+    return out.getvalue()
+
+
+def written_picture() -> bytes:
+    out, texts = io.BytesIO(), PngImagePlugin.PngInfo()
+    texts.add_text("comment", B64)
+    Image.new("L", (8, 8)).save(out, "png", pnginfo=texts)
+    return out.getvalue()
+
+
+def database() -> bytes:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE notes (value INTEGER)")
+        connection.executemany("INSERT INTO notes VALUES (?)", [(int(number),) for number in NUMBERS])
+        connection.commit()
+        return connection.serialize()
+
+
 DISGUISES: dict[str, Callable[[], Files]] = {
     "a text literal": lambda: {"w.py": f"W = {B85!r}\n"},
     "many short literals": lambda: {
@@ -89,6 +131,52 @@ DISGUISES: dict[str, Callable[[], Files]] = {
         "words.txt": "".join(f"word{n:05d}\n" for n in np.random.default_rng(0).permutation(60_000))
     },
     "a module of another name": lambda: {"w.so": WEIGHTS},
+    "types of arguments": lambda: {
+        "w.py": "".join(f"def f{i}(x: {B64[i : i + 60]!r}): ...\n" for i in range(0, len(B64), 60))
+    },
+    "sums": lambda: {
+        "w.py": "".join(f"W{i} = {' + '.join(map(str, NUMBERS[i : i + 40]))}\n" for i in range(0, 60_000, 40))
+    },
+    "code without a bottom": lambda: {"w.py": f"W = {' + '.join(map(str, NUMBERS[:3000]))}\n# {B64}\n"},
+    "code that is none": lambda: {"w.py": f"W = ({' + '.join(map(str, NUMBERS[:60_000]))}\n"},
+    "keys of a dictionary": lambda: {
+        "w.py": "W = {" + ", ".join(f"{B64[i : i + 24]!r}: 0" for i in range(0, len(B64), 24)) + "}\n"
+    },
+    "names of methods": lambda: {
+        "w.py": "class W:\n"
+        + "".join(
+            f"    def m{i}_{B64[i : i + 80].replace('+', '_').replace('/', '_').strip('=')}(self): ...\n"
+            for i in range(0, len(B64), 80)
+        )
+    },
+    "depths of lines": lambda: {
+        "w.py": "W = [\n" + "".join(f"{' ' * part}0,\n" for part in NIBBLES.tolist()) + "]\n"
+    },
+    "a number a line": lambda: {"w.py": "W = []\n" + "".join(f"W.append({number})\n" for number in NUMBERS)},
+    "arguments of a call": lambda: {
+        "w.py": f"W = dict({', '.join(f'a{i}={n}' for i, n in enumerate(NUMBERS))})\n"
+    },
+    "compiled code": lambda: {"w.pyc": marshal.dumps(compile(f"W = {WEIGHTS!r}", "w", "exec"))},
+    "a file without an ending": lambda: {"metadata": pickle.dumps(NUMBERS.tolist())},
+    "a sound": lambda: {"hello.wav": sound()},
+    "a film": lambda: {"film.gif": film()},
+    "a line in a picture": lambda: {"logo.png": written_picture()},
+    "a font": lambda: {"text.ttf": b"\0\1\0\0" + WEIGHTS},
+    "a database": lambda: {"notes.db": database()},
+    "translations": lambda: {"de.mo": b"\xde\x12\x04\x95" + WEIGHTS},
+    "words of a story": lambda: {
+        "story.md": " ".join(("anna", "bertha", "carl", "dora")[part] for part in PAIRS)
+    },
+    "signs of a score": lambda: {
+        "smileys.txt": "".join(chr(0x1F600 + part) for part in (NUMBERS % 64).tolist())
+    },
+    "accents": lambda: {"poem.txt": "".join("e" + chr(0x300 + part) for part in (NUMBERS % 64).tolist())},
+    "an endless number": lambda: {"w.py": f"W = {'.'.join(['0', ''.join(f'{n:03d}' for n in NUMBERS)])}\n"},
+    "addresses": lambda: {
+        "links.md": "".join(
+            f"https://a.b/?q={quote(WEIGHTS[i : i + 60])}\n" for i in range(0, len(WEIGHTS), 60)
+        )
+    },
     "a notebook": lambda: {"w.ipynb": json.dumps({"cells": [{"source": B64}]})},
 }
 
@@ -135,6 +223,11 @@ def _dates(archive: zipfile.ZipFile) -> None:
         archive.writestr(zipfile.ZipInfo(f"{number}", (1980 + day % 100, 1 + day % 12, 1, 0, 0, 0)), "")
 
 
+def _order(archive: zipfile.ZipFile) -> None:
+    for number in np.random.default_rng(0).permutation(1500):
+        archive.writestr(f"{number:04d}", "")
+
+
 def _rights(archive: zipfile.ZipFile) -> None:
     for number in range(1500):
         entry = zipfile.ZipInfo(f"{number}")
@@ -142,7 +235,7 @@ def _rights(archive: zipfile.ZipFile) -> None:
         archive.writestr(entry, "")
 
 
-@pytest.mark.parametrize("hide", [_commented, _extra, _entry_comment, _dates, _rights])
+@pytest.mark.parametrize("hide", [_commented, _extra, _entry_comment, _dates, _order, _rights])
 def test_fields_of_the_zip_reach_no_submission(hide, tmp_path):
     """What is unpacked has a few bytes, the same times and the same rights: nothing of the fields is left."""
     with zipfile.ZipFile(tmp_path / "code.zip", "w") as archive:
@@ -179,3 +272,30 @@ def test_an_audit_makes_noise_of_it(name, tmp_path):
     assert (
         folder / "model.py"
     ).read_text().strip() == "class MyMetaLearner:\n    pass\n\nclass MyLearner:\n    pass"
+
+
+LISTED = """
+names = [name for name in __import__("os").listdir("/box/submission") if name.isdigit()]
+times = [__import__("os").stat(f"/box/submission/{name}").st_mtime_ns for name in sorted(names)]
+print("LISTED", "-".join(names)[:2000], [a < b for a, b in zip(times, times[1:])].count(True))
+return MyLearner()
+"""
+
+
+@pytest.mark.usefixtures("needs_sandbox")
+def test_the_order_in_an_archive_reaches_no_box(competition, submission, tmp_path):
+    """A folder is listed in the order its files were made on a memory disk: that is not the archive's."""
+    code = submission(meta=LISTED.strip())
+    phase = competition.phases[0].model_copy(update={"tasks": 1, "logs": "printed"})
+    seen = set[str]()
+    for seed in (0, 1):
+        with zipfile.ZipFile(tmp_path / f"{seed}.zip", "w") as archive:
+            archive.write(code / "model.py", "model.py")
+            for number in np.random.default_rng(seed).permutation(300):
+                archive.writestr(f"{number:04d}", "")
+        folder = unpack(tmp_path / f"{seed}.zip", tmp_path / f"code-{seed}")
+        run(CompetitionData(competition), phase, folder, tmp_path / f"run-{seed}", seed=1)
+        log = (tmp_path / f"run-{seed}" / "log.txt").read_text()
+        seen |= {line.rpartition(" ")[0] for line in log.splitlines() if line.startswith("LISTED")}
+        assert re.search(r"^LISTED \S+ \d+$", log, re.MULTILINE)
+    assert len(seen) == 1

@@ -65,10 +65,12 @@ def steps(machine: str) -> list[tuple[int, int, int, int]]:
     return list(struct.iter_unpack("=HBBI", code))
 
 
-def follow(machine: str, number: int, argument: int = 0, kernel: int | None = None, third: int = 0) -> int:
+def follow(
+    machine: str, number: int, argument: int = 0, kernel: int | None = None, second: int = 0, third: int = 0
+) -> int:
     """What the kernel answers to a system call: the filter's instructions, carried out."""
     name = kernel or sandbox.MACHINES[machine][1]
-    data = {0: number, 4: name, 16: argument, 32: third}
+    data = {0: number, 4: name, 16: argument, 24: second, 32: third}
     program, position, value = steps(machine), 0, 0
     while True:
         code, if_true, if_false, operand = program[position]
@@ -102,8 +104,14 @@ def test_the_filter_answers_as_it_should(machine):
     ):
         assert follow(machine, clone, flag) == forbidden, hex(flag)
     assert follow(machine, clone, 0x003D0F00) == allow  # a thread's flags
-    option = sandbox.OPTIONS[column]
-    assert [follow(machine, option, third=third) for third in (4, 57, 77)] == [allow, missing, missing]
+    getsockopt, madvise, fcntl = [numbers[column] for numbers in ((55, 209), (28, 233), (72, 25))]
+    assert [follow(machine, getsockopt, third=third) for third in (4, 57, 77)] == [allow, missing, missing]
+    assert [follow(machine, madvise, third=third) for third in (4, 25)] == [
+        allow,
+        missing,
+    ]  # joins pages of files
+    hints = [follow(machine, fcntl, second=second) for second in (2, 1024, 1035, 1036, 1037, 1038)]
+    assert hints == [allow, allow, allow, missing, allow, missing]
     assert follow(machine, {"x86_64": 0, "aarch64": 63}[machine], 0x10000000) == allow  # read
     assert follow(machine, 1, kernel=3) == 0x80000000  # another processor's calls end the process
     if machine == "x86_64":

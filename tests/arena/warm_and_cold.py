@@ -206,6 +206,224 @@ class PidFile:
         if bit: children(4000)
     def measure(self): return os.fstat(os.pidfd_open(os.getpid())).st_ino
 
+class Joined:
+    """Pages of a library are joined into a large one, which stays so in memory."""
+    def __init__(self, paths): self.paths = paths
+    def mapped(self):
+        path = self.paths()[0]
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0x8000), mmap.PROT_READ)
+    def put(self, bit):
+        if bit: self.mapped().madvise(25)
+    def measure(self):
+        view = self.mapped()
+        view[::PAGE]
+        sizes = [line.split()[1] for line in open("/proc/self/smaps") if "PmdMapped" in line]
+        return sum(map(int, sizes))
+
+class Faults(Joined):
+    """So many fewer pages have to be fetched one by one."""
+    def measure(self):
+        with open(self.paths()[0], "rb") as file:
+            view = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        view[::PAGE]
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+class Hint:
+    """How long a file's content will live, which is kept with the file."""
+    def __init__(self, paths): self.paths = paths
+    def put(self, bit):
+        with open(self.paths()[0], "rb") as file: fcntl.fcntl(file, 1036, struct.pack("Q", 2 + bit))
+    def measure(self):
+        with open(self.paths()[0], "rb") as file:
+            try: fcntl.fcntl(file, 1036, struct.pack("Q", struct.unpack("Q", fcntl.fcntl(file, 1035, bytes(8)))[0]))
+            except OSError: raise
+            return struct.unpack("Q", fcntl.fcntl(file, 1035, bytes(8)))[0]
+
+class Moved:
+    """Pages of a library move to another bank of memory."""
+    def put(self, bit): self.call(bit)
+    def measure(self): return self.call(0)
+    def call(self, node):
+        with open(LIBRARIES()[0], "rb") as file:
+            size = os.path.getsize(LIBRARIES()[0])
+            libc.mmap.restype = ctypes.c_void_p
+            place = libc.mmap(None, ctypes.c_size_t(size), 1, 2, file.fileno(), 0)
+            mask = ctypes.c_ulong(1 << node)
+            number = 237 if X86 else 235
+            if libc.syscall(number, ctypes.c_void_p(place), ctypes.c_size_t(size), 2, ctypes.byref(mask), 64, 2) < 0:
+                raise OSError(ctypes.get_errno(), "mbind")
+            return 0
+
+def stay(work):
+    """Leave a process behind that did some work and sleeps."""
+    if os.fork(): return
+    try:
+        os.setsid()
+        kept = work()
+        time.sleep(1000)
+    finally: os._exit(0)
+
+class Held:
+    """A process that stays holds a lock, or not."""
+    def __init__(self, path, kind): self.path, self.kind = path, kind
+    def put(self, bit):
+        if bit: stay(self.hold)
+    def hold(self):
+        self.file = open(self.path())
+        self.lock(self.file, fcntl.LOCK_SH)
+    def lock(self, file, how):
+        if self.kind == "flock": fcntl.flock(file, how | fcntl.LOCK_NB)
+        else: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    def measure(self):
+        with open(self.path()) as file:
+            try: self.lock(file, fcntl.LOCK_EX)
+            except BlockingIOError: return 1
+            return 0
+
+class Group:
+    """The priority of all processes of a session."""
+    def put(self, bit): open("/proc/self/autogroup", "w").write(str(5 * bit))
+    def measure(self): return int(open("/proc/self/autogroup").read().split()[-1])
+
+class Standing:
+    """What is set of an open file stays for whoever has the same one open."""
+    def __init__(self, number, ask, tell): self.number, self.ask, self.tell = number, ask, tell
+    def put(self, bit): self.tell(self.number, bit)
+    def measure(self): return self.ask(self.number)
+
+def flags(number): return fcntl.fcntl(number, fcntl.F_GETFL)
+def set_flags(number, bit):
+    fcntl.fcntl(number, fcntl.F_SETFL, flags(number) & ~os.O_NONBLOCK | (os.O_NONBLOCK if bit else 0))
+def sign(number): return fcntl.fcntl(number, fcntl.F_GETSIG)
+def set_sign(number, bit): fcntl.fcntl(number, fcntl.F_SETSIG, 20 + bit)
+def hint(number): return struct.unpack("Q", fcntl.fcntl(number, 1037, bytes(8)))[0]
+def set_hint(number, bit): fcntl.fcntl(number, 1038, struct.pack("Q", 2 + bit))
+def place(number): return os.lseek(number, 0, 1)
+def set_place(number, bit): os.lseek(number, 4096 * bit, 0)
+
+class Shared:
+    """Memory that the process which forks shares with all that it forked."""
+    def maps(self):
+        for line in open("/proc/self/maps"):
+            words = line.split()
+            if words[1].startswith("rw") and words[1].endswith("s"):
+                yield int(words[0].partition("-")[0], 16)
+    def put(self, bit):
+        for address in self.maps(): ctypes.c_ubyte.from_address(address).value = bit
+    def measure(self):
+        values = [ctypes.c_ubyte.from_address(address).value for address in self.maps()]
+        if not values: raise LookupError
+        return hash(tuple(values)) % 10**6
+
+class Space:
+    """The number of the room's network, which the one before may still hold."""
+    def __init__(self, kind): self.kind = kind
+    def put(self, bit):
+        if bit: self.kept = [socket.socket() for _ in range(200)]
+    def measure(self): return os.stat(f"/proc/self/ns/{self.kind}").st_ino
+
+class Talk:
+    """Many connections are left open; the kernel counts those of the whole machine."""
+    def __init__(self, path): self.path = path
+    def put(self, bit):
+        if not bit: return
+        with socket.create_server(("127.0.0.1", 0), backlog=60) as server:
+            self.kept = [socket.create_connection(server.getsockname()) for _ in range(50)]
+            for line in self.kept: line.setblocking(False); line.send(b"x" * 60000)
+    def measure(self): return hash(open(self.path).read()) % 10**9
+
+class Answers:
+    """Closed ports answer so often a second, on the whole machine."""
+    def burst(self, count):
+        refused = 0
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+            line.connect(("127.0.0.1", 9))
+            line.setblocking(False)
+            for _ in range(count):
+                try: line.send(b"x")
+                except OSError: refused += 1
+        return refused
+    def put(self, bit):
+        if bit: self.burst(1500)
+    def measure(self): return self.burst(200)
+
+class Large:
+    """How much memory comes in large pages?"""
+    def put(self, bit):
+        if bit: self.take(96 << 20)
+    def take(self, size):
+        view = mmap.mmap(-1, size, mmap.MAP_PRIVATE)
+        view.madvise(14)
+        for offset in range(0, size, PAGE): view[offset] = 1
+        return view
+    def measure(self):
+        view = self.take(16 << 20)
+        sizes = [int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if "AnonHugePages" in line]
+        return sizes[0] + 0 * len(view)
+
+class Merged:
+    """Equal pages are merged over time."""
+    def put(self, bit):
+        if bit:
+            self.view = mmap.mmap(-1, 4 << 20, mmap.MAP_PRIVATE)
+            self.view.write(b"same" * (1 << 20))
+            self.view.madvise(12)
+    def measure(self): return hash(open("/proc/self/ksm_stat").read()) % 10**9
+
+class Marks(Joined):
+    """What the kernel marks about the pages of a library: shared, joined, in memory."""
+    def put(self, bit):
+        if bit:
+            view = self.mapped()
+            view[::PAGE]
+            for advice in (3, 20, 22): view.madvise(advice)
+    def measure(self):
+        view = self.mapped()
+        line = next(line for line in open("/proc/self/maps") if os.path.basename(self.paths()[0]) in line)
+        first, last = (int(part, 16) for part in line.split()[0].split("-"))
+        with open("/proc/self/pagemap", "rb", 0) as file:
+            file.seek(first // PAGE * 8)
+            data = file.read((last - first) // PAGE * 8)
+        return sum(each >> 55 for each in struct.unpack(f"{len(data) // 8}Q", data)) + 0 * len(view)
+
+class Portions(Joined):
+    """A library's share of memory, as the kernel divides it among those that have it mapped."""
+    def put(self, bit):
+        if bit: stay(self.mapped)
+    def measure(self):
+        view = self.mapped()
+        text = open("/proc/self/smaps").read().partition(os.path.basename(self.paths()[0]))[2]
+        return int(text.partition("Pss:")[2].split()[0]) + 0 * len(view)
+
+class Pinned(Joined):
+    """A library is pinned in memory."""
+    def put(self, bit):
+        if bit: stay(self.pin)
+    def pin(self):
+        with open(self.paths()[0], "rb") as file:
+            size = os.path.getsize(self.paths()[0])
+            libc.mmap.restype = ctypes.c_void_p
+            libc.mlock(ctypes.c_void_p(libc.mmap(None, ctypes.c_size_t(size), 1, 2, file.fileno(), 0)), size)
+    def measure(self):
+        with open("/proc/self/status") as file: return int(file.read().partition("VmLck:")[2].split()[0])
+
+class Polls:
+    """Numbers that are given again once they are free."""
+    def put(self, bit):
+        self.kept = [os.eventfd(0) for _ in range(300 * bit)]
+    def measure(self):
+        with os.fdopen(os.eventfd(0)) as file:
+            text = open(f"/proc/self/fdinfo/{file.fileno()}").read()
+            return int(text.partition("eventfd-id:")[2].split()[0])
+
+class Clean:
+    """Whatever file is open without a name."""
+    def put(self, bit): fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid() * bit)
+    def measure(self): return fcntl.fcntl(0, fcntl.F_GETOWN)
+
+TORCH = lambda: some(os.path.dirname(sys.modules["torch"].__file__) + "/lib", 1, 8 << 20)
 LIBRARIES = lambda: some("/usr/lib")
 STDLIB = lambda: some(os.path.dirname(os.__file__))
 OWN = lambda: some(os.path.dirname(os.path.abspath(__file__)))
@@ -246,6 +464,33 @@ CHANNELS = {
     "timing: its caches": Caches(),
     "timing: its core": Cpu(),
     "timing: load": Told("/proc/loadavg"),
+    "pages: joined into large ones": Joined(TORCH),
+    "pages: fetched one by one": Faults(TORCH),
+    "pages: moved to another bank": Moved(),
+    "pages: marks": Marks(LIBRARIES),
+    "pages: shares": Portions(LIBRARIES),
+    "pages: pinned": Pinned(LIBRARIES),
+    "pages: large ones at hand": Large(),
+    "pages: merged": Merged(),
+    "pages: shared with who forks": Shared(),
+    "files: how long they live": Hint(LIBRARIES),
+    "files: how long its own live": Hint(OWN),
+    "files: a lock": Held(lambda: LIBRARIES()[0], "flock"),
+    "files: a lease": Held(lambda: LIBRARIES()[0], "lease"),
+    "standard input: flags": Standing(0, flags, set_flags),
+    "standard input: its signal": Standing(0, sign, set_sign),
+    "standard input: its owner": Clean(),
+    "standard input: how long it lives": Standing(0, hint, set_hint),
+    "standard input: position": Standing(0, place, set_place),
+    "standard output: flags": Standing(1, flags, set_flags),
+    "standard error: its signal": Standing(2, sign, set_sign),
+    "session: priority of all": Group(),
+    "network: number of the room's": Space("net"),
+    "network: number of the room's files": Space("mnt"),
+    "network: sockets of the machine": Talk("/proc/net/sockstat"),
+    "network: protocols of the machine": Talk("/proc/net/protocols"),
+    "network: answers of closed ports": Answers(),
+    "counter: event files": Polls(),
 }
 '''
 

@@ -54,7 +54,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "overlap": (("faiss-cpu",), "overlap between more than 100,000 images"),
     "sql": (("duckdb",), "SQL over results folders"),
     "compete": (
-        ("sqlalchemy", "alembic", "starlette", "uvicorn", "markdown-it-py"),
+        ("sqlalchemy", "starlette", "uvicorn", "markdown-it-py"),
         "longshot compete, on one machine and as a server",
     ),
     "serve": (("starlette", "uvicorn"), "longshot serve: the explorer in the browser"),

@@ -1,12 +1,9 @@
 """Blind competitions: other people's code on hidden tasks, in a sandbox, scored and ranked.
 
-Organisers: ``create``, ``build_environment``, ``work``, ``status``, ``history``, ``rerun``, ``leaderboard``,
-``write_leaderboard``, ``enter_final``, ``blank_fact_sheet``, ``export_bundle``, ``dry_run``, ``invite``, ``uploads``,
-``delete_upload``, ``write_kit``, ``audit_entry``. Participants:
-``write_baseline``, ``make_submission``, ``check_submission``, ``try_submission``, ``submit``, ``fact_sheet_of``,
-``hand_in_fact_sheet``; on a server ``connect``, whose answer submits, looks and works.
-Bundles: ``check_bundle``, ``run_bundle``. All but the checks take the competition's folder first. They are the
-commands of ``longshot compete``.
+``connect`` opens a competition in a folder or on a server, and its answer submits, looks, works and ranks. Organisers:
+``create``, ``build_environment``, ``write_leaderboard``, ``export_bundle``, ``dry_run``, ``invite``, ``write_kit``,
+``audit_entry``. Participants: ``write_baseline``, ``make_submission``, ``check_submission``, ``try_submission``.
+Bundles: ``check_bundle``, ``run_bundle``. They are the commands of ``longshot compete``.
 """
 
 from typing import Any
@@ -30,7 +27,6 @@ PLUGIN = Plugin(
         "competition.create": "compete init",
         "competition.write_baseline": "compete baseline",
         "competition.build_environment": "compete environment",
-        "competition.status": "compete status",
         "competition.export_bundle": "compete bundle",
         "competition.check_bundle": "compete validate",
         "competition.write_kit": "compete kit",
@@ -45,10 +41,10 @@ def __getattr__(name: str) -> Any:
     try:
         return _open(name)
     except ModuleNotFoundError as error:
-        if error.name not in ("sqlalchemy", "alembic"):
+        if error.name != "sqlalchemy":
             raise
         from longshot.base import UserError
 
         raise UserError(
-            f"Competitions need {error.name}", 'have it with pip install "longshot[compete]"'
+            "Competitions need sqlalchemy", 'have it with pip install "longshot[compete]"'
         ) from error

@@ -8,17 +8,15 @@ from typing import Any
 import click
 
 from longshot.arena.compete_programs import command as command
-from longshot.arena.compete_programs import folder_argument, read_settings, score_text
-from longshot.arena.compete_server import (
-    at_server,
-    folder_or_none,
-    folder_or_server,
-    print_left,
-    print_status,
-    server_option,
+from longshot.arena.compete_programs import (
+    competition_argument,
+    connected,
+    folder_argument,
+    read_settings,
+    score_text,
     token_option,
-    whole_number,
 )
+from longshot.arena.compete_server import serve_command as serve_command  # and those beside it
 from longshot.base import PATH, json_option, print_table, verb_options
 
 
@@ -64,65 +62,41 @@ def baseline_command(name: str | None, folder: Path | None, settings: tuple[str,
 
 
 @command.command("submit")
-@folder_or_none
-@click.argument("submission", required=False, type=PATH)
-@server_option
+@competition_argument
+@click.argument("submission", type=PATH)
 @token_option
-@click.option("--team", help="Name of the team; a server knows yours by the token.")
+@click.option("--team", help="Name of the team, in a folder; a server knows yours by the token.")
 @click.option("--phase", help="Phase to submit to.  [default: the first that takes submissions]")
 @click.option("--league", default="free-style", show_default=True, help="League to compete in.")
-@click.option("--pseudonym", help="Name to show in place of the team's, given with its first submission.")
+@click.option("--pseudonym", help="Name to show in place of the team's, in a folder.")
 @click.option("--not-ranked", is_flag=True, help="Show the entry without a rank (conflict of interest).")
 @click.option("--fact-sheet", type=PATH, help="YAML or JSON that describes the method; see fact-sheet.")
 def submit_command(
-    folder: Path | None,
-    submission: Path | None,
-    server: str | None,
-    token: str | None,
-    team: str | None,
-    phase: str | None,
-    league: str,
-    pseudonym: str | None,
-    not_ranked: bool,
-    fact_sheet: Path | None,
+    competition: str, submission: Path, token: str | None, not_ranked: bool, **settings: Any
 ) -> None:
     """Put a submission (a folder or a zip with a model.py) into the queue.
 
-    With --server it goes to a server: broken off, the same command goes on where it stopped.
+    On its way to a server it may break off: the same command goes on where it stopped.
 
     \b
     Example:
       longshot compete submit my-competition proto --team "The Prototypes"
-      longshot compete submit proto --server https://cup.example.org
+      longshot compete submit https://cup.example.org proto
     """
-    from longshot.arena import submit
-    from longshot.arena.submission_check import read_sheet
+    from longshot.arena.connected_competition import local_time
 
-    folder, submission = folder_or_server(server, [folder, submission], ["FOLDER", "SUBMISSION"], 1)
-    if server is not None:
-        cup = at_server(server, token)
-        sheet = None if fact_sheet is None else read_sheet(fact_sheet)
-        receipt = cup.submit(submission, phase=phase, league=league, fact_sheet=sheet)
-        queued = f"submission {receipt.submission} of team '{receipt.team}' is queued"
-        click.echo(f"{queued} in phase {receipt.phase}")
-        click.echo(f"receipt: {receipt.bytes:,} bytes, sha256 {receipt.sha256}, seal {receipt.seal}")
-        print_left(cup, receipt.phase, receipt.league)
+    cup = connected(competition, token)
+    receipt = cup.submit(submission, ranked=not not_ranked, **settings)
+    queued = f"submission {receipt.submission} of team '{receipt.team}' is queued in phase {receipt.phase}"
+    if "://" not in competition:
+        click.echo(f"{queued}; 'longshot compete work {competition}' runs it")
         return
-    if team is None:
-        raise click.UsageError("Missing option '--team'.")
-    entered = submit(
-        folder,
-        submission,
-        team=team,
-        phase=phase,
-        league=league,
-        pseudonym=pseudonym,
-        ranked=not not_ranked,
-        fact_sheet=fact_sheet,
-    )
-    click.echo(
-        f"submission {entered.number} is queued in phase {entered.phase}; 'longshot compete work {folder}' runs it"
-    )
+    click.echo(queued)
+    click.echo(f"receipt: {receipt.bytes:,} bytes, sha256 {receipt.sha256}, seal {receipt.seal}")
+    for row in cup.quota():
+        if (row["phase"], row["league"]) == (receipt.phase, receipt.league) and row["remaining"] is not None:
+            click.echo(f"{row['remaining']} more may be handed in today")
+            click.echo(f"the count begins anew at {local_time(row['resets'])}, in {row['resets_in']}")
 
 
 @command.command("environment")
@@ -148,77 +122,73 @@ def environment_command(folder: Path) -> None:
 
 
 @command.command("work")
-@folder_or_none
-@server_option
+@competition_argument
 @token_option
 @click.option("--forever", is_flag=True, help="Wait for further submissions when none is left.")
-def work_command(folder: Path | None, server: str | None, token: str | None, forever: bool) -> None:
+def work_command(competition: str, token: str | None, forever: bool) -> None:
     """Run waiting submissions in the sandbox until none is left. Several workers may run at once.
 
-    With --server runs and hidden data come from a server, with a token for workers.
+    Runs and hidden data come from the folder, or from a server with a token for workers.
 
     \b
     Example:
       longshot compete work my-competition
-      longshot compete work --server https://cup.example.org --forever
+      longshot compete work https://cup.example.org --forever
     """
-    from longshot.arena import work
-
-    (folder,) = folder_or_server(server, [folder], ["FOLDER"], 0)
-    if server is not None:
-        done = at_server(server, token).work(forever=forever, tell=click.echo)
-    else:
-        assert folder is not None
-        done = work(folder, forever=forever, tell=click.echo)
+    done = connected(competition, token).work(forever=forever, tell=click.echo)
     click.echo(f"{done} runs done; no run is waiting")
 
 
 @command.command("status")
-@folder_or_none
-@click.argument("number", required=False)
-@server_option
+@competition_argument
+@click.argument("number", required=False, type=int)
 @token_option
+@click.option("--all", "every", is_flag=True, help="Those of all teams on a server, for organisers.")
 @json_option
 def status_command(
-    folder: Path | None, number: str | None, server: str | None, token: str | None, as_json: bool
+    competition: str, number: int | None, token: str | None, every: bool, as_json: bool
 ) -> None:
-    """List all submissions, or tell the history of one; on a server those of your team.
+    """List submissions, or tell the history of one: in a folder those of all teams, on a server those of yours.
 
     \b
     Example:
       longshot compete status my-competition
       longshot compete status my-competition 3
-      longshot compete status --server https://cup.example.org
+      longshot compete status https://cup.example.org
     """
-    from longshot.arena import history, status
+    from longshot.arena.connected_competition import local_time
 
-    folder, text = folder_or_server(server, [folder, number], ["FOLDER", "NUMBER"], 0)
-    chosen = whole_number(text)
-    if server is not None:
-        print_status(at_server(server, token), chosen, as_json)
-        return
-    assert folder is not None
-    if chosen is not None:
-        lines = history(folder, chosen)
-        print_table([{"time": line.time, "what": line.event} for line in lines], as_json=as_json)
+    cup = connected(competition, token)
+    if number is not None:
+        lines = cup.status(number)["history"]
+        print_table([{"time": time, "what": line} for time, line in lines], as_json=as_json)
         return
     rows = [
-        {**row._asdict(), "score": score_text(row.score), "reason": row.reason[:80]} for row in status(folder)
+        {
+            "submission": row["id"],
+            "team": row["team"],
+            "phase": row["phase"],
+            "league": row["league"],
+            "state": row["state"] if row["position"] is None else f"{row['state']}, number {row['position']}",
+            "score": "hidden" if row["hidden"] else score_text(row["score"]),
+            "submitted": row["created"] if as_json else local_time(row["created"]),
+            "reason": (row["reason"] or "").strip().rpartition("\n")[2][:80],
+        }
+        for row in reversed(cup.status(every=every))
     ]
-    print_table(rows, as_json=as_json, footer=None if rows else "no submissions yet")
+    print_table(rows, as_json=as_json, footer=cup.queue()["note"] if rows else "no submissions yet")
 
 
 @command.command("rerun")
-@folder_argument
+@competition_argument
 @click.argument("number", type=int)
-def rerun_command(folder: Path, number: int) -> None:
+@token_option
+def rerun_command(competition: str, number: int, token: str | None) -> None:
     """Put a submission that has ended back into the queue.
 
     \b
     Example:
       longshot compete rerun my-competition 3
     """
-    from longshot.arena import rerun
-
-    rerun(folder, number)
+    connected(competition, token).rerun(number)
     click.echo(f"submission {number} is queued again")

@@ -1,13 +1,14 @@
 """``longshot compete``: make and try submissions and bundles, say what a method is, and see who is where.
 
-make-submission, check, run, bundle, validate, run-bundle; fact-sheet, leaderboard, final.
+make-submission, check, run, bundle, validate, run-bundle; fact-sheet, leaderboard, final. Where a command takes a
+COMPETITION, that is its folder or its server's address.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,7 +24,21 @@ from longshot.base import (
     verb_options,
 )
 
+if TYPE_CHECKING:
+    from longshot.arena import ConnectedCompetition
+
 folder_argument = click.argument("folder", type=PATH)
+competition_argument = click.argument("competition")
+token_option = click.option(
+    "--token", metavar="TOKEN", help="Your token of a server.  [default: that of LONGSHOT_TOKEN]"
+)
+
+
+def connected(competition: str, token: str | None) -> ConnectedCompetition:
+    """Connect to the competition in a folder or at an address."""
+    from longshot.arena import connect
+
+    return connect(competition, token)
 
 
 @click.group()
@@ -46,10 +61,11 @@ def score_text(score: float | None) -> str:
 
 
 @command.command("fact-sheet")
-@folder_argument
+@competition_argument
 @click.argument("number", required=False, type=int)
 @click.argument("file", required=False, type=PATH)
-def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> None:
+@token_option
+def fact_sheet_command(competition: str, number: int | None, file: Path | None, token: str | None) -> None:
     """Print an empty fact sheet, show that of submission NUMBER, or hand in FILE as its sheet.
 
     \b
@@ -57,15 +73,16 @@ def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> N
       longshot compete fact-sheet my-competition > sheet.yaml
       longshot compete fact-sheet my-competition 3 sheet.yaml
     """
-    from longshot.arena import blank_fact_sheet, fact_sheet_of, hand_in_fact_sheet
+    from longshot.arena.submission_check import blank_sheet
 
+    cup = connected(competition, token)
     if number is None:
-        click.echo(blank_fact_sheet(folder), nl=False)
+        click.echo(blank_sheet(cup.info()["fact_fields"]), nl=False)
     elif file is None:
-        rows = [{"field": name, "text": text} for name, text in fact_sheet_of(folder, number).items()]
+        rows = [{"field": name, "text": text} for name, text in cup.status(number)["fact_sheet"].items()]
         print_table(rows, footer=None if rows else f"submission {number} has no fact sheet")
     else:
-        lacking = hand_in_fact_sheet(folder, number, file)
+        lacking = cup.hand_in_fact_sheet(number, file)
         click.echo(
             f"submission {number} has its fact sheet"
             + (f"; it lacks {', '.join(lacking)}" if lacking else "")
@@ -73,70 +90,90 @@ def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> N
 
 
 @command.command("leaderboard")
-@folder_argument
+@competition_argument
+@token_option
 @click.option("--phase", help="Phase to show.  [default: the last with scores]")
 @click.option("--league", help="League to show.  [default: all]")
-@click.option("--html", "page", type=FILE, help="Write a page with all leagues and plots.")
+@click.option("--by", help="Which submission of a team counts: last, best or selected.")
+@click.option("--html", "page", type=FILE, help="Write a page with all leagues and plots, of a folder.")
 @force_option
 @json_option
 def leaderboard_command(
-    folder: Path, phase: str | None, league: str | None, page: Path | None, force: bool, as_json: bool
+    competition: str,
+    token: str | None,
+    phase: str | None,
+    league: str | None,
+    by: str | None,
+    page: Path | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
-    """Show the leaderboard: the last valid submission of every team; of equal ones the earlier leads.
+    """Show the leaderboard: one valid submission of every team, the last unless the competition says otherwise.
+
+    Of equal ones the earlier leads.
 
     \b
     Example:
       longshot compete leaderboard my-competition --phase feedback --html board.html
+      longshot compete leaderboard https://cup.example.org --league meta-learning
     """
-    from longshot.arena import leaderboard, write_leaderboard
+    from longshot.arena import write_leaderboard
+    from longshot.arena.connected_competition import local_time
     from longshot.base import PAGE, claim_output
+    from longshot.statistics import half_text
 
     if page is not None:
         claim_output(page, PAGE, force=force, name="page")
-    board = leaderboard(folder, phase=phase, league=league)
+    cup = connected(competition, token)
+    names = [league] if league else cup.info()["leagues"]
+    boards = [cup.board(phase=phase, league=name, by=by) for name in names]
     rows = [
         {
-            "phase": board.phase,
-            "league": name,
-            "rank": "–" if entry.rank is None else entry.rank,
-            "team": entry.team,
-            "score": score_text(entry.score),
-            "method": dict(entry.sheet).get("title", ""),
-            "submission": entry.submission,
-            "submitted": entry.created,
+            "phase": board["phase"],
+            "league": board["league"],
+            "rank": "–" if line["rank"] is None else line["rank"],
+            "team": line["team"],
+            "score": score_text(line["score"]),
+            "interval": "" if line["half"] is None else half_text(line["half"], "plain", 4),
+            "method": line["method"],
+            "submission": "" if line["submission"] is None else line["submission"],
+            "submitted": line["created"] if as_json else local_time(line["created"]),
         }
-        for name, entries in board.leagues.items()
-        for entry in entries
+        for board in boards
+        for line in board["lines"]
     ]
-    print_table(rows, as_json=as_json, footer="\n".join([board.standing, *board.marks]))
+    facts = [boards[0]["standing"] if rows else "no scored submissions yet", *boards[0]["marks"]]
+    if boards[0]["hidden"]:
+        facts.append("the scores of this phase are hidden until it has ended")
+    print_table(rows, as_json=as_json, footer="\n".join(facts))
     if page is not None and rows:
-        write_leaderboard(folder, page, phase=board.phase, force=force)
+        write_leaderboard(competition, page, phase=boards[0]["phase"], force=force)
 
 
 @command.command("final")
-@folder_argument
+@competition_argument
+@token_option
 @json_option
-def final_command(folder: Path, as_json: bool) -> None:
+def final_command(competition: str, token: str | None, as_json: bool) -> None:
     """Enter the last valid feedback submission of every team that passed the threshold into the final.
 
     \b
     Example:
       longshot compete final my-competition
     """
-    from longshot.arena import enter_final
-
-    entries, standing = enter_final(folder)
+    cup = connected(competition, token)
     rows = [
         {
-            "team": entry.team,
-            "league": entry.league,
-            "feedback": entry.feedback,
-            "score": score_text(entry.score),
-            "final": "" if entry.final is None else entry.final,
-            "why not": entry.why_not,
+            "team": entry["team"],
+            "league": entry["league"],
+            "feedback": entry["feedback"],
+            "score": score_text(entry["score"]),
+            "final": "" if entry["final"] is None else entry["final"],
+            "why not": entry["why_not"],
         }
-        for entry in entries
+        for entry in cup.enter_final()
     ]
+    standing = cup.board(phase=cup.info()["phases"][-1]["name"])["standing"]
     print_table(rows, as_json=as_json, footer=standing)
 
 

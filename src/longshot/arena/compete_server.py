@@ -1,90 +1,21 @@
-"""``longshot compete serve | invite | uploads | log | cancel | board | quota | dry-run``: a competition on a server."""
+"""``longshot compete serve | invite | uploads | log | cancel | quota | dry-run``: a competition on a server."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from longshot.arena.compete_programs import command, folder_argument, score_text
-from longshot.base import PATH, UserError, json_option, print_table, verb_options
-
-if TYPE_CHECKING:
-    from longshot.arena import RemoteCompetition
-
-folder_or_none = click.argument("folder", required=False, type=PATH)
-server_option = click.option("--server", metavar="URL", help="Address of a competition server.")
-token_option = click.option(
-    "--token", metavar="TOKEN", help="Your token of that server.  [default: that of LONGSHOT_TOKEN]"
+from longshot.arena.compete_programs import (
+    command,
+    competition_argument,
+    connected,
+    folder_argument,
+    score_text,
+    token_option,
 )
-_required_server = click.option(
-    "--server", metavar="URL", required=True, help="Address of a competition server."
-)
-
-
-def at_server(server: str, token: str | None) -> RemoteCompetition:
-    """Connect to the competition at an address."""
-    from longshot.arena import connect
-
-    return connect(server, token)
-
-
-def folder_or_server(server: str | None, words: list[Any], names: list[str], needed: int) -> list[Any]:
-    """Sort the arguments of a command that takes FOLDER first, or none with --server."""
-    texts = [word for word in words if word is not None]
-    if server is None:
-        if not texts:
-            raise click.UsageError(f"Missing argument '{names[0]}'; or name a server with --server URL.")
-        if len(texts) < needed + 1:
-            raise click.UsageError(f"Missing argument '{names[len(texts)]}'.")
-        return [*texts, *[None] * (len(words) - len(texts))]
-    if not needed <= len(texts) < len(words):
-        wish = " ".join(names[1:])
-        raise click.UsageError(f"With --server the arguments are {wish or 'none'}, without a folder.")
-    return [None, *texts, *[None] * (len(words) - 1 - len(texts))]
-
-
-def whole_number(text: Any) -> int | None:
-    """Parse a submission's number that stands where a folder may."""
-    if text is None:
-        return None
-    if not str(text).isdecimal():
-        raise UserError(f"'{text}' is no number of a submission.")
-    return int(str(text))
-
-
-def print_status(cup: RemoteCompetition, number: int | None, as_json: bool) -> None:
-    """Print one's submissions on a server, or the history of one."""
-    from longshot.arena.remote_competition import local_time
-
-    if number is not None:
-        page = cup.status(number)
-        print_table([{"time": time, "what": line} for time, line in page["history"]], as_json=as_json)
-        return
-    rows = [
-        {
-            "submission": row["id"],
-            "phase": row["phase"],
-            "league": row["league"],
-            "state": row["state"] if row["position"] is None else f"{row['state']}, number {row['position']}",
-            "score": "hidden" if row["hidden"] else score_text(row["score"]),
-            "submitted": local_time(row["created"]),
-            "reason": (row["reason"] or "").strip().rpartition("\n")[2][:80],
-        }
-        for row in cup.status()
-    ]
-    print_table(rows, as_json=as_json, footer=cup.queue()["note"] if rows else "no submissions yet")
-
-
-def print_left(cup: RemoteCompetition, phase: str, league: str) -> None:
-    """Print what remains of a quota after a submission."""
-    from longshot.arena.remote_competition import local_time
-
-    for row in cup.quota():
-        if (row["phase"], row["league"]) == (phase, league) and row["remaining"] is not None:
-            click.echo(f"{row['remaining']} more may be handed in today")
-            click.echo(f"the count begins anew at {local_time(row['resets'])}, in {row['resets_in']}")
+from longshot.base import json_option, print_table, verb_options
 
 
 @command.command("serve")
@@ -137,48 +68,35 @@ def invite_command(folder: Path, role: str, name: str, days: int | None) -> None
 
 
 @command.command("uploads")
-@folder_or_none
-@server_option
+@competition_argument
 @token_option
 @click.option("--all", "every", is_flag=True, help="Those of all teams on a server, for organisers.")
 @click.option("--delete", "unwanted", multiple=True, metavar="ID", help="Give this one up; repeatable.")
 @json_option
 def uploads_command(
-    folder: Path | None,
-    server: str | None,
-    token: str | None,
-    every: bool,
-    unwanted: tuple[str, ...],
-    as_json: bool,
+    competition: str, token: str | None, every: bool, unwanted: tuple[str, ...], as_json: bool
 ) -> None:
     """List uploads that were begun and not finished, or give some up: a team may have three at a time.
 
-    With --server those of your team; with the competition's folder those of all teams.
+    On a server those of your team; in the competition's folder those of all teams.
 
     \b
     Example:
-      longshot compete uploads --server https://cup.example.org
-      longshot compete uploads --server https://cup.example.org --delete 1f0c8e2a4b6d8f0a1c3e5a7b9d1f3a5c
+      longshot compete uploads https://cup.example.org
+      longshot compete uploads https://cup.example.org --delete 1f0c8e2a4b6d8f0a1c3e5a7b9d1f3a5c
       longshot compete uploads my-competition
     """
-    from longshot.arena import delete_upload, uploads
-    from longshot.arena.remote_competition import local_time
+    from longshot.arena.connected_competition import local_time
 
-    (folder,) = folder_or_server(server, [folder], ["FOLDER"], 0)
-    cup = None if server is None else at_server(server, token)
+    cup = connected(competition, token)
     for identity in unwanted:
-        gone = (
-            delete_upload(folder, identity)._asdict()
-            if cup is None
-            else cup.delete_upload(identity, every=every)
-        )
+        gone = cup.delete_upload(identity, every=every)
         click.echo(
             f"'{gone['name']}' of team '{gone['team']}' is {gone['state']}; the team may begin another"
         )
     if unwanted:
         return
-    rows = [row._asdict() for row in uploads(folder)] if cup is None else cup.uploads(every=every)
-    rows = [{**row, "expires": str(row["expires"])} for row in rows]
+    rows = cup.uploads(every=every)
     shown = [
         {
             "upload": row["id"],
@@ -195,18 +113,18 @@ def uploads_command(
 
 
 @command.command("log")
+@competition_argument
 @click.argument("number", type=int)
-@_required_server
 @token_option
 @click.option("--follow", is_flag=True, help="Wait for what is still to come.")
-def log_command(number: int, server: str, token: str | None, follow: bool) -> None:
-    """Print the log of one of your submissions.
+def log_command(competition: str, number: int, token: str | None, follow: bool) -> None:
+    """Print the log of a submission.
 
     \b
     Example:
-      longshot compete log 3 --server https://cup.example.org --follow
+      longshot compete log https://cup.example.org 3 --follow
     """
-    at_server(server, token).log(
+    connected(competition, token).log(
         number,
         follow=follow,
         tell=lambda line: click.echo(f"{line.time}  {line.text}" if line.time else line.text),
@@ -214,35 +132,35 @@ def log_command(number: int, server: str, token: str | None, follow: bool) -> No
 
 
 @command.command("cancel")
+@competition_argument
 @click.argument("number", type=int)
-@_required_server
 @token_option
-def cancel_command(number: int, server: str, token: str | None) -> None:
-    """Cancel a submission of yours that waits or runs; one that has not begun costs no quota.
+def cancel_command(competition: str, number: int, token: str | None) -> None:
+    """Cancel a submission that waits or runs; one that has not begun costs no quota.
 
     \b
     Example:
-      longshot compete cancel 3 --server https://cup.example.org
+      longshot compete cancel https://cup.example.org 3
     """
-    row = at_server(server, token).cancel(number)
+    row = connected(competition, token).cancel(number)
     charged = "it costs no quota" if row["charged"] is None else "its run had begun and stays charged"
     click.echo(f"submission {number} is {row['state']}; {charged}")
 
 
 @command.command("quota")
-@_required_server
+@click.argument("address")
 @token_option
 @json_option
-def quota_command(server: str, token: str | None, as_json: bool) -> None:
-    """Say what your team may still hand in, and when the day's count begins anew.
+def quota_command(address: str, token: str | None, as_json: bool) -> None:
+    """Say what your team may still hand in on a server, and when the day's count begins anew.
 
     \b
     Example:
-      longshot compete quota --server https://cup.example.org
+      longshot compete quota https://cup.example.org
     """
-    from longshot.arena.remote_competition import local_time
+    from longshot.arena.connected_competition import local_time
 
-    rows = at_server(server, token).quota()
+    rows = connected(address, token).quota()
     shown = [
         {
             "phase": row["phase"],
@@ -256,44 +174,6 @@ def quota_command(server: str, token: str | None, as_json: bool) -> None:
     ]
     footer = f"days begin at {local_time(rows[0]['resets'])}, in {rows[0]['resets_in']}" if rows else None
     print_table(rows if as_json else shown, as_json=as_json, footer=footer)
-
-
-@command.command("board")
-@_required_server
-@token_option
-@click.option("--phase", help="Phase to show.  [default: the last with scores]")
-@click.option("--league", help="League to show.  [default: the first]")
-@click.option("--by", help="Which submission of a team counts: last, best or selected.")
-@json_option
-def board_command(
-    server: str, token: str | None, phase: str | None, league: str | None, by: str | None, as_json: bool
-) -> None:
-    """Show the leaderboard of a server.
-
-    \b
-    Example:
-      longshot compete board --server https://cup.example.org --league meta-learning
-    """
-    from longshot.arena.remote_competition import local_time
-    from longshot.statistics import half_text
-
-    board = at_server(server, token).board(phase=phase, league=league, by=by)
-    rows = [
-        {
-            "rank": "–" if line["rank"] is None else line["rank"],
-            "team": line["team"],
-            "score": score_text(line["score"]),
-            "interval": "" if line["half"] is None else half_text(line["half"], "plain", 4),
-            "method": line["method"],
-            "entries": line["entries"],
-            "submitted": local_time(line["created"]),
-        }
-        for line in board["lines"]
-    ]
-    facts = [f"phase {board['phase']}, league {board['league']}, by {board['ranks_by']}", board["standing"]]
-    if board["hidden"]:
-        facts.append("the scores of this phase are hidden until it has ended")
-    print_table(rows, as_json=as_json, footer="\n".join([*facts, *board["marks"]]))
 
 
 @command.command("dry-run")

@@ -1,4 +1,4 @@
-"""The tables of a competition's database, as they are now; ``store`` brings older databases here.
+"""The tables of a competition's database; who changes one counts up the version in ``store``.
 
 Times are UTC texts that sort (``now``); leases are seconds since 1970. Secrets are kept as hashes alone.
 """
@@ -195,7 +195,7 @@ audit = _numbered(  # triggers refuse every change of a row
     sa.Column("before", sa.Text),
     sa.Column("after", sa.Text),
 )
-facts = sa.Table(  # name → text: the competition's own id, whether the queue pauses
+facts = sa.Table(  # name → text: the tables' version, the competition's own id, whether the queue pauses
     "facts",
     metadata,
     sa.Column("name", sa.String(40), primary_key=True),

@@ -31,7 +31,8 @@ from longshot.statistics import compare_paired
 
 SPARED = 4 << 10  # compressed bytes of the smallest pieces, which stay: names, messages, settings
 MATTERS = 0.02  # of normalised accuracy: a smaller loss may be another order of a sum
-_NUMBERS = 8  # in a list of numbers that counts as a literal
+_NUMBERS = 8  # in one statement, which count as a literal
+_MANY = 200  # in the statements of one block, likewise
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tiff")
 _TYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "BF16": "u2", "I64": "i8", "I32": "i4", "I16": "i2"}
 How: TypeAlias = Literal["noise", "shuffled"]
@@ -153,13 +154,11 @@ def alter(folder: Path, how: How, rng: np.random.Generator) -> list[str]:
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name, data = path.relative_to(folder).as_posix(), path.read_bytes()
         weights = path.suffix.lower() in WEIGHTS or path.suffix.lower() == ".npy"
-        if path.suffix == ".py" and how == "noise":
-            try:
-                trees[path] = ast.parse(data)  # comments are gone from what is written of it
-            except (SyntaxError, ValueError, RecursionError):
-                continue
-            pieces += _literals(trees[path], name, rng)
-        elif path.suffix != ".py" and (weights or how == "noise"):
+        tree = _tree(data) if path.suffix == ".py" else None
+        if tree is not None and how == "noise":
+            trees[path] = tree  # comments are gone from what is written of it
+            pieces += _literals(tree, name, rng)
+        elif tree is None and (weights or how == "noise"):
             size = len(zlib.compress(data)) + (SPARED if weights else 0)  # which never stay
             pieces.append(_Piece(name, size, partial(_replace_file, path, how, rng)))
     spared, replaced = 0, []
@@ -173,8 +172,18 @@ def alter(folder: Path, how: How, rng: np.random.Generator) -> list[str]:
     return sorted(set(replaced))
 
 
+def _tree(data: bytes) -> ast.AST | None:
+    """Parse code; None where it is no Python, or none that can be written again: it is replaced as a text."""
+    try:
+        tree = ast.parse(data)
+        ast.unparse(tree)  # too deep for some that can be parsed
+        return tree
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def _literals(tree: ast.AST, name: str, rng: np.random.Generator) -> Iterator[_Piece]:
-    """List texts, bytes, large numbers and lists of numbers in code, docstrings too."""
+    """List texts, bytes, large numbers and many numbers together in code, docstrings too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant):
             value: Any = node.value
@@ -189,14 +198,44 @@ def _literals(tree: ast.AST, name: str, rng: np.random.Generator) -> Iterator[_P
                 text = hex(value) if isinstance(value, int) else repr(value)
                 size = len(zlib.compress(text.encode("utf-8", "replace")))
                 yield _Piece(f"{name}:{node.lineno}", size, partial(setattr, node, "value", changed))
-        elif (
-            isinstance(node, ast.List | ast.Tuple | ast.Set)
-            and len(node.elts) >= _NUMBERS
-            and all(isinstance(part, ast.Constant | ast.UnaryOp) for part in node.elts)
-        ):
-            size = len(zlib.compress(ast.unparse(node).encode("utf-8", "replace")))
-            parts = [node.elts[i] for i in rng.permutation(len(node.elts))]
-            yield _Piece(f"{name}:{node.lineno}", size, partial(setattr, node, "elts", parts))
+    for line, numbers in _numbers(tree):
+        values = [number.value for number in numbers]
+        size = len(zlib.compress(" ".join(map(str, values)).encode()))
+        yield _Piece(f"{name}:{line}", size, partial(_exchange, numbers, rng.permutation(len(values))))
+
+
+def _numbers(tree: ast.AST) -> Iterator[tuple[int, list[ast.Constant]]]:
+    """List the numbers that stand together, with their line: in a statement, or in the statements of a block."""
+    for node in ast.walk(tree):
+        for part in ("body", "orelse", "finalbody"):
+            block = getattr(node, part, None)
+            if not isinstance(block, list):  # a lambda's
+                continue
+            each = [list(_own_numbers(statement)) for statement in block]
+            if sum(map(len, each)) >= _MANY:
+                yield block[0].lineno, [number for numbers in each for number in numbers]
+            else:
+                yield from (
+                    (statement.lineno, numbers)
+                    for statement, numbers in zip(block, each, strict=True)
+                    if len(numbers) >= _NUMBERS
+                )
+
+
+def _own_numbers(node: ast.AST) -> Iterator[ast.Constant]:
+    """List numbers of a statement, without those of statements within it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Constant) and isinstance(child.value, int | float | complex):
+            yield child
+        elif not isinstance(child, ast.stmt):
+            yield from _own_numbers(child)
+
+
+def _exchange(numbers: list[ast.Constant], order: np.ndarray[Any, Any]) -> None:
+    """Give numbers the values of others among them."""
+    values = [number.value for number in numbers]
+    for number, source in zip(numbers, order, strict=True):
+        number.value = values[source]
 
 
 def shuffled_text(text: str, rng: np.random.Generator) -> str:

@@ -63,20 +63,29 @@ def same(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
-# Cyrillic and Greek letters that look like Latin ones, as in Unicode's confusables (UTS 39).
+# Letters that look like Latin ones, as in Unicode's confusables (UTS 39): of the Cyrillic, Greek, Armenian and Cherokee
+# alphabets, Latin ones of other shapes, digits and signs.
 _LOOKALIKES = str.maketrans(
-    "АВЕКМНОРСТУХІЈЅԌԚԜаеорсухіјѕһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧαινορυ",
-    "ABEKMHOPCTYXIJSGQWaeopcyxijshdqwABEZHIKMNOPTYXaivopu",
+    "АВЕКМНОРСТУХІЈЅԌԚԜЬҮӀаеорсухіјѕһԁԛԝӏүгѵ ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαινορυγσϲϳ "
+    "ՏԼՕՍօոսհցզյ ᎠᎡᎢᎥᎪᎫᎬᎳᎷᎻᏀᏃᏏᏒᏔᏚᏟᏢᏦᏞᏴ ıɑɡɩɪʏᴄᴏᴠᴡᴢꜱǀƖƽI|10",
+    "ABEKMHOPCTYXlJSGQWbYlaeopcyxijshdqwlyrv ABEZHlKMNOPTYXaivopuyocj "
+    "SLOUonuhgqj DRTiAJEWMHGZbRWSCPKLB iagiiycovwzsllslllO",
 )
 
 
 def skeleton(name: str) -> str:
-    """Fold a name so that names count as one which look alike: as ``same``, and across alphabets.
+    """Return what two names share that look alike, across alphabets; case counts, for I is like l and i is not.
 
-    >>> skeleton("Ada") == skeleton("\\u0410d\\u0430"), same("Ada") == same("\\u0410d\\u0430")
-    (True, False)
+    >>> skeleton("Ada") == skeleton("\\u0410d\\u0430"), skeleton("Modern") == skeleton("Modem")
+    (True, True)
     """
-    return same(unicodedata.normalize("NFKC", name).translate(_LOOKALIKES))
+    plain = unicodedata.normalize("NFKC", name).translate(_LOOKALIKES)
+    return same(plain).replace("rn", "m").replace("vv", "w")
+
+
+def is_taken(name: str, names: Iterable[str]) -> bool:
+    """Tell whether a name is one of those, or looks like one."""
+    return any(same(name) == same(other) or skeleton(name) == skeleton(other) for other in names)
 
 
 def team_number(connection: Connection, name: str, ranked: bool, pseudonym: str | None) -> int:
@@ -87,10 +96,10 @@ def team_number(connection: Connection, name: str, ranked: bool, pseudonym: str 
     everyone = connection.execute(sa.select(teams)).mappings().all()
     own = next((row for row in everyone if same(row["name"]) == same(name)), None)
     strangers = [row for row in everyone if row is not own]
-    taken = {skeleton(row[key]) for row in strangers for key in ("name", "pseudonym") if row[key]}
-    if own is None and skeleton(name) in taken:
+    taken = [row[key] for row in strangers for key in ("name", "pseudonym") if row[key]]
+    if own is None and is_taken(name, taken):
         raise UserError(f"The name '{name}' is taken", "choose another {team}")
-    if pseudonym is not None and skeleton(pseudonym) in taken:
+    if pseudonym is not None and is_taken(pseudonym, taken):
         raise UserError(f"The pseudonym '{pseudonym}' is taken", "choose another {pseudonym}")
     if own is None:
         values = {"name": name, "pseudonym": pseudonym, "ranked": ranked, "created": now()}

@@ -310,9 +310,9 @@ def _stand_in(settings: dict[str, Any], competition: Competition, tell: Callable
 
 
 def _play(folder: Path, baselines: list[str], beside: Path, tell: Callable[[str], None]) -> list[DryRunEntry]:
-    from longshot.arena import local_competition
+    from longshot.arena.connected_competition import connect
 
-    competition = load(folder)
+    competition, cup = load(folder), connect(folder)
     league = competition.leagues[0]
     fields = competition.fact_fields if competition.fact_sheet == "required" else ()
     sheet = dict.fromkeys(fields, "a dry run")
@@ -320,18 +320,24 @@ def _play(folder: Path, baselines: list[str], beside: Path, tell: Callable[[str]
     for baseline in baselines:
         source = write_baseline(baseline, beside / baseline)
         for phase in taking or [competition.final]:
-            local_competition.submit(
-                folder, source, team=baseline, phase=phase.name, league=league, fact_sheet=sheet
-            )
-    local_competition.work(folder, tell=tell)
+            cup.submit(source, team=baseline, phase=phase.name, league=league, fact_sheet=sheet)
+    cup.work(tell=tell)
     if competition.qualifying is not None:
-        local_competition.enter_final(folder)
-        local_competition.work(folder, tell=tell)
-    boards = [local_competition.leaderboard(folder, phase=phase.name) for phase in competition.phases]
-    ranks = {entry.submission: entry.rank for board in boards for entry in board.leagues[league]}
+        cup.enter_final()
+        cup.work(tell=tell)
+    boards = [cup.board(phase=phase.name, league=league) for phase in competition.phases]
+    ranks = {line["submission"]: line["rank"] for board in boards for line in board["lines"]}
     return [
-        DryRunEntry(row.team, *row[2:6], ranks.get(row.submission), row.reason)
-        for row in local_competition.status(folder)
+        DryRunEntry(
+            row["team"],
+            row["phase"],
+            row["league"],
+            row["state"],
+            row["score"],
+            ranks.get(row["id"]),
+            (row["reason"] or "").strip().rpartition("\n")[2],
+        )
+        for row in reversed(cup.status())
     ]
 
 

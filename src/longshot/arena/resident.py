@@ -93,7 +93,10 @@ def resident_system(packages: tuple[str, ...], drivers: bool, environment: Path 
 
     ``drivers``: libraries of graphics processors too. ``environment`` is a folder whose libraries need others.
     """
-    files = {*_python_files((*PACKAGES, *packages)), *_own_description()}
+    folders = [] if environment is None else [str(path) for path in environment.glob("lib/*/site-packages")]
+    # what its packages require may be installed beside Longshot, and was not installed again
+    needed = [name for package in metadata.distributions(path=folders) for name in _required(package)]
+    files = {*_python_files((*PACKAGES, *packages, *needed)), *_own_description()}
     files |= {Path(path) for name in PROGRAMS if (path := shutil.which(name, path="/usr/bin:/bin:/usr/sbin"))}
     cached = _library_paths()
     files |= {path for name, path in cached.items() if name in LIBRARIES or (drivers and DRIVERS.match(name))}
@@ -217,14 +220,16 @@ def _python_files(packages: Iterable[str]) -> Iterator[Path]:
         seen.add(name)
         with contextlib.suppress(metadata.PackageNotFoundError):
             package = metadata.distribution(name)
-            todo += [
-                re.match(r"[\w.-]+", line)[0]  # type: ignore[index]
-                for line in package.requires or ()
-                if "extra ==" not in line
-            ]
+            todo += _required(package)
             names = (str(file) for file in package.files or ())
             used = (name for name in names if ".." not in name and not _UNUSED_OF_PACKAGE.search(f"/{name}"))
             yield from (Path(str(package.locate_file(name))) for name in used)
+
+
+def _required(package: metadata.Distribution) -> list[str]:
+    """List the names of packages that one requires."""
+    lines = (line for line in package.requires or () if "extra ==" not in line)
+    return [re.match(r"[\w.-]+", line)[0] for line in lines]  # type: ignore[index]
 
 
 def _own_description() -> Iterator[Path]:

@@ -71,12 +71,23 @@ CALLS = {
     "fanotify_init": (300, 262),
     "sysinfo": (99, 179),
     "pidfd_open": (434, 434),  # numbers processes of the whole machine
+    # what changes how files lie in memory, for all that read them later
+    "mbind": (237, 235),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    "process_madvise": (440, 440),
+    "set_mempolicy_home_node": (450, 450),
 }
 PINNED = {"sched_setaffinity": (203, 122)}  # refused as well where a box has cores of its own
 CLONE = (56, 220)
 NAMESPACES = 0x7E021000  # clone's flags that make a new namespace, or a descriptor of a process
-# options of getsockopt by which the kernel numbers sockets and processes of the whole machine
-OPTIONS, NUMBERED = (55, 209), (57, 77)
+# Calls that are refused for some values of their second or third argument alone: options of getsockopt by which the
+# kernel numbers sockets and processes of the whole machine; advice to join pages of a file; how long a file will live.
+VALUES: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {
+    (55, 209): (3, (57, 77)),
+    (28, 233): (3, (25,)),
+    (72, 25): (2, (1036, 1038)),
+}
 SOCKETS = ((41, 198), (53, 199))  # socket and socketpair, whose first argument is the family
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)  # all others are refused
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, the kernel's name for it
@@ -84,12 +95,7 @@ X32 = 0x40000000  # on x86_64 from here on: the same calls under other numbers
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER, _MACHINE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = (
-    0,
-    4,
-    16,
-    32,
-)  # offsets in the kernel's struct seccomp_data
+_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in the kernel's struct seccomp_data
 
 
 def program(machine: str | None = None, *, pinned: bool = False) -> bytes | None:
@@ -106,12 +112,12 @@ def program(machine: str | None = None, *, pinned: bool = False) -> bytes | None
         steps += [(_EQUAL, 0, 1, numbers[column]), (_RETURN, 0, 0, missing)]
     for numbers in SOCKETS:
         allowed = [step for family in FAMILIES for step in ((_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW))]
-        refused = (_RETURN, 0, 0, _ERROR | errno.EAFNOSUPPORT)
         steps += [(_EQUAL, 0, len(allowed) + 2, numbers[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
-        steps += [*allowed, refused]
-    steps += [(_EQUAL, 0, 5, OPTIONS[column]), (_LOAD, 0, 0, _THIRD_ARGUMENT)]
-    steps += [(_EQUAL, 1, 0, NUMBERED[0]), (_EQUAL, 0, 1, NUMBERED[1]), (_RETURN, 0, 0, missing)]
-    steps += [(_RETURN, 0, 0, _ALLOW)]
+        steps += [*allowed, (_RETURN, 0, 0, _ERROR | errno.EAFNOSUPPORT)]
+    for numbers, (argument, values) in VALUES.items():
+        refused = [step for value in values for step in ((_EQUAL, 0, 1, value), (_RETURN, 0, 0, missing))]
+        steps += [(_EQUAL, 0, len(refused) + 2, numbers[column])]
+        steps += [(_LOAD, 0, 0, _FIRST_ARGUMENT + 8 * (argument - 1)), *refused, (_RETURN, 0, 0, _ALLOW)]
     steps += [(_EQUAL, 0, 3, CLONE[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
     steps += [(_ANY_BIT, 0, 1, NAMESPACES), (_RETURN, 0, 0, forbidden), (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
@@ -231,7 +237,15 @@ def command(
             wall += ["--ro-bind", str(system.copy_of(path)), str(path)]
     wall += ["--perms", "0755", "--dir", "/etc", "--ro-bind", str(system.copy_of(Path("/etc"))), "/etc"]
     wall += _scratch("/tmp", limits)  # first: what is bound may lie below it
-    wall += ["--perms", "0755", "--dir", "/box"]
+    wall += [
+        "--perms",
+        "0755",
+        "--dir",
+        "/box",
+        "--symlink",
+        "/box/work/log.txt",
+        "/log.txt",
+    ]  # MetaDelta++ writes it
     for mount_point, (original, resident) in copies.items():
         wall += [*_parents(mount_point), "--ro-bind", str(resident.copy_of(original)), str(mount_point)]
     for path in hidden:
@@ -363,6 +377,8 @@ def environment(cores: int = 0, equipment: Equipment = BARE) -> dict[str, str]:
         "HOME": "/box/work",
         "TMPDIR": "/box/work",
         "USER": "nobody",
+        # A learner's own file is read as before torch 2.6: it was written in this box.
+        "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",

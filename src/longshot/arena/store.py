@@ -15,39 +15,27 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
-from longshot.arena.database_tables import events, metadata, now, submissions, teams
+from longshot.arena.database_tables import events, facts, metadata, now, submissions, teams
 from longshot.arena.inside.wire import one_line
+from longshot.arena.policy import not_there
 from longshot.arena.settings import Competition, load
 from longshot.base import UserError, file_lock
 
-if TYPE_CHECKING:
-    from alembic.operations import Operations
-
-VERSIONS = ("0001", "0002")  # of databases: of Longshot 0.1, and with what the server needs
-LATEST = VERSIONS[-1]
+VERSION = "3"  # of the tables: what changes them counts it up
+_FACT = "version"  # the fact that holds it
 _CONNECTIONS = 10  # held open, and as many more under load
-_VERSIONS = sa.Table(  # as Alembic keeps it
-    "alembic_version",
-    sa.MetaData(),
-    sa.Column("version_num", sa.String(32), nullable=False),
-    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
-)
 _APPEND_ONLY = "the audit log is append-only"
-# As ``tables`` has them: a later step that changes one of them spells its earlier columns out here.
-_NEW = (
-    *("accounts", "members", "invitations", "sessions", "tokens", "uploads", "workers"),
-    *("scores", "scorings", "announcements", "audit", "facts"),
-)
+_version = sa.select(facts.c.value).where(facts.c.name == _FACT)
 
 
 class Store:
-    """A connection to the competition's database; its tables are made, or brought up to date, on first use."""
+    """A connection to the competition's database; its tables are made on first use."""
 
     def __init__(self, competition: Competition) -> None:
         self.folder = competition.folder
@@ -64,25 +52,30 @@ class Store:
                 event.listen(self.engine, "connect", _sqlite_settings)
                 event.listen(self.engine, "begin", _sqlite_begin)
             with self._alone():
-                self._bring_up_to_date()
+                self._make_tables()
         except (sa.exc.SQLAlchemyError, ImportError) as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise UserError(
                 f"The competition's database cannot be opened: {reason}", "see 'database' in its YAML"
             ) from error
 
-    def _bring_up_to_date(self) -> None:
+    def _make_tables(self) -> None:
+        """Make the tables of a new database; raise UserError where they are those of another Longshot."""
         with self.reading() as connection:
-            version = database_version(connection)
-        if version == LATEST:
+            names = set(sa.inspect(connection).get_table_names())
+            rows = connection.execute(_version).scalars().all() if facts.name in names else []
+        if rows == [VERSION]:
             return
-        if version is not None and version > LATEST:
+        if submissions.name in names:
             raise UserError(
-                f"The competition's database is at version {version} and this Longshot knows {LATEST}",
-                "use the Longshot that last opened it, or a later one",
+                f"The competition's database has tables of version {rows[0] if rows else 'unknown'} and this Longshot "
+                f"needs {VERSION}",
+                "use the Longshot that made it, or move it away: a new one is made, without teams and submissions",
             )
         with self.change() as connection:
-            upgrade_database(connection)
+            metadata.create_all(connection, checkfirst=False)
+            _guard_audit(connection)
+            connection.execute(facts.insert().values(name=_FACT, value=VERSION))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -128,9 +121,7 @@ class Store:
             .where(submissions.c.id == number)
         )
         if not rows:
-            raise UserError(
-                f"There is no submission {number}", f"{{competition.status({self.folder})}} lists them"
-            )
+            raise not_there("submission", number)
         return rows[0]
 
     def history(self, number: int) -> list[dict[str, Any]]:
@@ -188,76 +179,21 @@ def secret_file(path: Path) -> str:
     return path.read_text(encoding="ascii").strip()
 
 
-def database_version(connection: Connection) -> str | None:
-    """Return the step that a database is at: ``0001`` for Longshot 0.1, which did not count; None where it is empty."""
-    names = set(sa.inspect(connection).get_table_names())
-    if _VERSIONS.name in names:
-        return connection.execute(sa.select(_VERSIONS.c.version_num)).scalar()
-    return "0001" if "submissions" in names else None
-
-
-def upgrade_database(connection: Connection) -> None:
-    """Make the tables of a new database, or take the steps that an older one lacks, in the connection's transaction."""
-    from alembic.migration import MigrationContext
-    from alembic.operations import Operations
-
-    operations = Operations(MigrationContext.configure(connection))
-    if database_version(connection) is None:
-        metadata.create_all(connection, checkfirst=False)
-        _guard_audit(operations)
-    else:
-        _add_server(operations)
-    _VERSIONS.create(connection, checkfirst=True)
-    connection.execute(_VERSIONS.delete())
-    connection.execute(_VERSIONS.insert().values(version_num=LATEST))
-
-
-def _add_server(op: Operations) -> None:
-    """Add what the server needs: people, tokens, uploads, workers, versions of scores, the trash, the audit log."""
-    metadata.create_all(op.get_bind(), [metadata.tables[name] for name in _NEW], checkfirst=False)
-    op.add_column("teams", sa.Column("deleted", sa.String(32)))
-    for column in (
-        sa.Column("account", sa.Integer),
-        sa.Column("sha256", sa.String(64)),
-        sa.Column("bytes", sa.Integer),
-        sa.Column("charged", sa.String(32)),
-        sa.Column("selected", sa.Boolean, nullable=False, server_default=sa.false()),
-        sa.Column("deleted", sa.String(32)),
-        sa.Column("job", sa.String(200)),
-        sa.Column("target", sa.String(64)),
-        sa.Column("version", sa.Integer, nullable=False, server_default="1"),
-    ):
-        op.add_column("submissions", column)
-    op.create_index("ix_submissions_job", "submissions", ["job"], unique=True)
-    op.create_index("ix_submissions_board", "submissions", ["phase", "league", "state"])
-    op.add_column("runs", sa.Column("half", sa.Float))
-    op.add_column("runs", sa.Column("kind", sa.String(8), nullable=False, server_default="run"))
-    op.create_index("ix_runs_state", "runs", ["state"])
-    # A submission was charged when it was entered; now when its first run begins.
-    op.execute("UPDATE submissions SET charged = created WHERE state <> 'queued'")
-    op.execute(
-        "INSERT INTO scores (submission, seed, version, score, time) SELECT runs.submission, runs.seed, 1, runs.score, "
-        "submissions.created FROM runs JOIN submissions ON submissions.id = runs.submission "
-        "WHERE runs.state = 'scored' AND runs.score IS NOT NULL ORDER BY runs.id"
-    )
-    _guard_audit(op)
-
-
-def _guard_audit(op: Operations) -> None:
+def _guard_audit(connection: Connection) -> None:
     """Let rows of the audit log be neither changed nor removed, whoever asks the database."""
-    dialect = op.get_bind().dialect.name
+    dialect = connection.dialect.name
     if dialect == "sqlite":
         for verb in ("UPDATE", "DELETE"):
-            op.execute(
+            connection.exec_driver_sql(
                 f"CREATE TRIGGER audit_no_{verb.lower()} BEFORE {verb} ON audit "
                 f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END"
             )
     elif dialect == "postgresql":
-        op.execute(
+        connection.exec_driver_sql(
             "CREATE FUNCTION audit_append_only() RETURNS trigger LANGUAGE plpgsql AS "
             f"$$ BEGIN RAISE EXCEPTION '{_APPEND_ONLY}'; END $$"
         )
-        op.execute(
+        connection.exec_driver_sql(
             "CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
             "FOR EACH STATEMENT EXECUTE FUNCTION audit_append_only()"
         )

@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -104,32 +104,33 @@ def run(
     if league == META:
         weights = sandbox.weight_files(equipment.environment)
         equipment = replace(equipment, weights=None)
+
+    def answers_of(
+        channels: Callable[[], AbstractContextManager[blind_tasks.Channel]],
+    ) -> list[dict[str, Any]]:
+        """Hand out the tasks; the time left is that of tasks, for meta-training is over."""
+        with progress("tasks", total=len(tasks), unit="tasks") as bar:
+            return blind_tasks.answer_all(channels, tasks, images.__getitem__, lambda: bar.advance(1))
+
     start = time.monotonic()
     try:
-        with (
-            Box(
-                submission,
-                files,
-                phase.limits,
-                folder / "log.txt",
-                hidden=(*data.private(), *weights),
-                from_nothing=league == META,
-                stop=stop,
-                trusted=trusted,
-                equipment=equipment,
-            ) as box,
-            progress("tasks", total=len(tasks), unit="tasks") as bar,
-        ):
+        with Box(
+            submission,
+            files,
+            phase.limits,
+            folder / "log.txt",
+            hidden=(*data.private(), *weights),
+            from_nothing=league == META,
+            stop=stop,
+            trusted=trusted,
+            equipment=equipment,
+        ) as box:
             with box.process(trains=True) as channel:
                 training = blind_tasks.begin(channel, seed)
                 if competition.isolation == RUN:  # the same process goes on
-                    answers = blind_tasks.answer_all(
-                        lambda: nullcontext(channel), tasks, images.__getitem__, lambda: bar.advance(1)
-                    )
+                    answers = answers_of(lambda: nullcontext(channel))
             if competition.isolation == TASK:
-                answers = blind_tasks.answer_all(
-                    box.process, tasks, images.__getitem__, lambda: bar.advance(1)
-                )
+                answers = answers_of(box.process)
     except BoxError as error:
         return RunOutcome(None, str(error), error.system)
     except blind_tasks.BadAnswer as error:

@@ -14,6 +14,7 @@ import socket
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -311,7 +312,7 @@ def _tuples(value: Any) -> Any:
 
 
 TRIES = 6  # while the database does not answer, with pauses of 1, 2, 4 … seconds
-WORKER = Person("worker", name="here", scopes=OF_ROLE["worker"], token=0)
+_WORKER = Person("worker", name="here", scopes=OF_ROLE["worker"], token=0)
 _Answer = TypeVar("_Answer")
 _ROUTES = [
     (each, re.compile(PARAMETER.sub(lambda part: f"(?P<{part[1]}>[^/]+)", each.path))) for each in OPERATIONS
@@ -319,29 +320,22 @@ _ROUTES = [
 
 
 class LocalClient:
-    """Asks the services of the competition in a folder. Use it in a ``with`` block.
+    """Asks the services of the competition in a folder, as its owner and as a worker.
 
     Parameters
     ----------
     folder : Path
         The competition's folder.
-    person : Person
-        Who asks: its owner unless given.
     lease : float
         Seconds without a sign of life after which another worker's run is taken over.
     """
 
-    def __init__(self, folder: Path, person: Person = HOST, *, lease: float | None = None) -> None:
-        self.context, self.person = ServerContext(folder), person
+    def __init__(self, folder: Path, *, lease: float | None = None) -> None:
+        self.context = ServerContext(folder)
         self.folder: Path | None = folder
+        weakref.finalize(self, self.context.close)
         self.context.lease = lasting = queue.LEASE if lease is None else lease
         self.pause, self.beat = 1.0, lasting / 4
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.context.close()
 
     def ask(
         self,
@@ -358,6 +352,7 @@ class LocalClient:
             for each, pattern in _ROUTES
             if each.method == method and (match := pattern.fullmatch(path))
         )
+        person = _WORKER if path.startswith("/work") else HOST
         kinds = operation.parameters
         sent: dict[str, Any] = {
             name: int(text) if kinds[name] == "int" else unquote(text)
@@ -366,7 +361,7 @@ class LocalClient:
         sent |= {name: value for name, value in (query or {}).items() if value is not None}
         sent |= {**(body or {}), **operation.fixed, **({} if data is None else {"data": data})}
         try:
-            answer = insist(lambda: operation.service(self.context, self.person, **sent))
+            answer = insist(lambda: operation.service(self.context, person, **sent))
         except Refusal as error:
             if isinstance(error.__cause__, UserError):  # strangers do not hear it
                 raise error.__cause__ from error

@@ -136,9 +136,7 @@ class Desk:
             printed = done.stdout
         else:
             if line.startswith("longshot compete log "):  # "A worker takes the first one."
-                self.run(
-                    f"longshot compete work --server {self.address} --token {self.worker_token}", self.folder
-                )
+                self.run(f"longshot compete work {self.address} --token {self.worker_token}", self.folder)
             printed = self.run(line, self.folder)
         self.printed = printed
         return printed.replace(self.address, "http://127.0.0.1:8430")

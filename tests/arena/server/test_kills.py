@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from forked import ForkedProcess, ForkServer
-from longshot.arena import Competition, RemoteCompetition, load, queue
+from longshot.arena import Competition, ConnectedCompetition, load, queue
 from longshot.arena.client import Client
 from longshot.arena.database_tables import runs, scores, submissions, uploads
 from longshot.arena.server import credentials, people
@@ -139,7 +139,7 @@ def hand_in(
     stage: Stage, token: str, count: int, folder: Path, receipts: list[Any], problems: list[str]
 ) -> None:
     """Submit so many archives, however often the server dies meanwhile."""
-    cup = RemoteCompetition(Client(f"http://127.0.0.1:{stage.port}", token, tries=200))
+    cup = ConnectedCompetition(Client(f"http://127.0.0.1:{stage.port}", token, tries=200))
     for number in range(count):
         path = folder / f"{token[-6:]}-{number}.zip"
         path.write_bytes(archive(note=f"{token[-6:]} {number}"))

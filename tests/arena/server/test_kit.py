@@ -108,9 +108,9 @@ def test_a_stranger_comes_from_the_zip_to_a_scored_entry(served, kit, tmp_path, 
     at_server = api.try_submission(served.folder, home / "kit" / "baselines" / "random", tmp_path / "there")
     assert at_home["overall"] == at_server["overall"]
     assert "can be submitted" in longshot("check", "baselines/random", "--league", "meta-learning")
-    assert "is queued" in longshot("submit", "baselines/random", "--server", served.server.url)
+    assert "is queued" in longshot("submit", served.server.url, "baselines/random")
     assert api.connect(served.server.url, served.worker_token).work() == 1
-    assert "scored" in longshot("status", 1, "--server", served.server.url)
+    assert "scored" in longshot("status", served.server.url, 1)
     page = served.ada.ask("GET", "/submissions/1").body.decode()
     assert "By dataset" in page and "By number of shots" in page
     board = served.ada.ask("GET", "/board").body.decode()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import longshot
-from longshot.arena import Competition, entry_rules, load, queue, work
+from longshot.arena import Competition, connect, entry_rules, load, queue
 from longshot.arena.competition_data import BlobStore, dump_tasks, load_tasks
 from longshot.arena.database_tables import in_future, invitations, runs
 from longshot.arena.database_tables import uploads as upload_rows
@@ -234,7 +234,7 @@ def test_a_board_by_last_best_and_selected(context: ServerContext) -> None:
     assert boards.board(context, ada).lines[0].score == 0.7  # a rule that changes is the board's at once
     visitor = boards.board(context, Person())
     assert visitor.lines[0].submission is None and not visitor.lines[0].own
-    with pytest.raises(Refusal, match="There is no phase 'semi'"):
+    with pytest.raises(Refusal, match="has no phase 'semi'; it has feedback"):
         boards.board(context, ada, phase="semi")
     with pytest.raises(UserError, match="ranks by last, best or selected"):
         boards.board(context, ada, by="luck")
@@ -297,14 +297,14 @@ def test_answers_are_scored_anew_without_running_anything(
 
     ada, organiser = leader(context, "Ada"), somebody(context, "Olga", "organiser")
     number = submit(context, ada)
-    assert work(context.folder) == 1
+    assert connect(context.folder).work() == 1
     first = submissions.read_submission(context, ada, number).submission.score
     folder = context.folder / "submissions" / f"{number:06d}"
     (folder / "submission.zip").rename(folder / "away.zip")  # nothing to run
     organising.rescore(
         context, organiser, phase="feedback", reason="a new scorer", kind="score", confirm="feedback"
     )
-    assert work(context.folder) == 1
+    assert connect(context.folder).work() == 1
     assert submissions.read_submission(context, ada, number).submission.score == first
     assert (folder / "seed-1" / "answers.jsonl").is_file() and (folder / "seed-1" / "log.txt").is_file()
 

@@ -166,14 +166,14 @@ def test_what_is_under_way_or_over_is_not_given_up(own_arena: Arena, state: str,
 def test_by_command_and_from_python(own_arena: Arena, forks: ForkServer, code_folder: Path) -> None:
     arena = own_arena
     first, second, third = begin_three(arena.ada)
-    ada = ("--server", arena.server.url, "--token", arena.token(arena.ada))
-    refused = forks.run("compete", "submit", code_folder, *ada, check=False)
+    ada = (arena.server.url, "--token", arena.token(arena.ada))
+    refused = forks.run("compete", "submit", ada[0], code_folder, *ada[1:], check=False)
     assert (refused.returncode, refused.stderr) == (2, f"error: {SENTENCE}\n")
     listed = forks.run("compete", "uploads", *ada).stdout
     assert all(identity in listed for identity in (first, second, third)) and "0 of 10 bytes" in listed
     given_up = forks.run("compete", "uploads", *ada, "--delete", first)
     assert given_up.stdout == "'try-0.zip' of team 'Ada' is deleted; the team may begin another\n"
-    assert forks.run("compete", "submit", code_folder, *ada).returncode == 0
+    assert forks.run("compete", "submit", ada[0], code_folder, *ada[1:]).returncode == 0
     everybodys = json.loads(forks.run("compete", "uploads", arena.folder, "--json").stdout)
     assert {(row["id"], row["team"]) for row in everybodys} == {(second, "Ada"), (third, "Ada")}
     forks.run("compete", "uploads", arena.folder, "--delete", second)

@@ -194,7 +194,10 @@ def _copy_to_memory(folder: Path) -> None:
         _mount("tmpfs", folder, "tmpfs", _NO_SETUID | _NO_DEVICES, "mode=0755,noswap")
     except NoRoom:  # an older kernel, or a user namespace, which may not ask for that
         _mount("tmpfs", folder, "tmpfs", _NO_SETUID | _NO_DEVICES, "mode=0755")
-    shutil.copytree(f"/proc/self/fd/{original}", folder, dirs_exist_ok=True)
+    source = Path(f"/proc/self/fd/{original}")
+    for path in sorted(source.rglob("*")):  # neither their order in the archive nor times tell anything
+        target = folder / path.relative_to(source)
+        target.mkdir() if path.is_dir() else shutil.copyfile(path, target)
     os.close(original)
     _mount(None, folder, flags=_REMOUNT | _READ_ONLY | _NO_SETUID | _NO_DEVICES)
 

@@ -116,6 +116,8 @@ def watch_over(
     When it has ended, or SIGTERM says that it shall, ``end_all`` ends and buries the others: only so is their processor
     time counted.
     """
+    os.setsid()  # the kernel keeps a priority with a session, and flags with whatever is open
+    os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
     for printed in descriptors[2:3]:  # this process, too, has no pipe that another room has
         for stream in (1, 2):
             os.dup2(printed, stream)

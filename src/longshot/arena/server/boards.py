@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from longshot.arena import entry_rules, queue, ranking
 from longshot.arena.database_tables import facts, filled, runs, submissions, teams, workers
 from longshot.arena.environments import list_weights
-from longshot.arena.policy import Person, not_there, permit, sees_all
+from longshot.arena.policy import Person, Refusal, permit, sees_all
 from longshot.arena.ranking import BoardEntry, RankBy
 from longshot.arena.result_pages import PagePart
 from longshot.arena.server import uploads
@@ -237,10 +237,10 @@ def find_phase(context: ServerContext, name: str | None) -> Phase:
     """Find a phase by name, 404 where there is none; unless named the last with scores, else the open one."""
     competition = context.competition
     if name is not None:
-        phase = {each.name: each for each in competition.phases}.get(name)
-        if phase is None:
-            raise not_there("phase", f"'{name[:40]}'")
-        return phase
+        try:
+            return competition.phase(name[:40])
+        except UserError as error:
+            raise Refusal(404, error.fact, error.remedy) from None
     scored = sa.select(submissions.c.phase).where(submissions.c.state == "scored").distinct()
     memory = context.memory
     rows = memory.kept("phases with scores", memory.state(), lambda: context.store.rows(scored))

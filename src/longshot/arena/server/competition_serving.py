@@ -10,13 +10,10 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from longshot.base import LockBusy, UserError, file_lock
 from longshot.explorer import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
-
-if TYPE_CHECKING:
-    from longshot.arena.server.uploads import UnfinishedUpload
 
 PORT = 8430
 
@@ -74,7 +71,7 @@ def serve_competition(
     """Let people take part in the competition in ``folder`` from anywhere.
 
     Accounts, teams, submissions and boards are pages and an API; workers on any machine fetch runs with a token of
-    their own ('longshot compete work --server'). Where there is no organiser yet, an invitation link for the first is
+    their own ('longshot compete work ADDRESS'). Where there is no organiser yet, an invitation link for the first is
     given.
 
     Parameters
@@ -223,29 +220,3 @@ def invite(
         invitation = people.invite(context, people.HOST, role=role, days=lasting)
         use = f"a code for one {role} until {invitation.expires} UTC: open /register?code=CODE on the server"
         return Invited(invitation.code, use, invitation.expires)
-
-
-def uploads(folder: str | Path) -> list[UnfinishedUpload]:
-    """List all teams' uploads that were begun and not finished, the oldest first.
-
-    Examples
-    --------
-    >>> import longshot.arena as competition
-    >>> competition.create("quiet-cup", tasks=1, image_size=16).title
-    'Toybox'
-    >>> competition.uploads("quiet-cup")
-    []
-    """
-    from longshot.arena.server import people, uploads
-    from longshot.arena.server.server_context import ServerContext
-
-    with ServerContext(Path(folder)) as context:
-        return uploads.list_uploads(context, people.HOST, every=True)
-
-
-def delete_upload(folder: str | Path, upload: str) -> UnfinishedUpload:
-    from longshot.arena.server import people, uploads
-    from longshot.arena.server.server_context import ServerContext
-
-    with ServerContext(Path(folder)) as context:
-        return uploads.delete_upload(context, people.HOST, upload, every=True)

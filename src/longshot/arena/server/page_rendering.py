@@ -367,15 +367,15 @@ def _templates() -> Environment:
     return templates
 
 
-def shell(words: str, **options: str) -> str:
+def shell(*words: str, token: str = "") -> str:
     """Quote a command for a reader's own machine, whatever this server was started from.
 
     Examples
     --------
-    >>> shell("submit ARCHIVE", server="https://cup.example.org")
-    'longshot compete submit ARCHIVE --server https://cup.example.org'
+    >>> shell("submit", "https://cup.example.org", "ARCHIVE")
+    'longshot compete submit https://cup.example.org ARCHIVE'
     """
-    return f"longshot compete {words}" + "".join(f" --{name} {value}" for name, value in options.items())
+    return " ".join(["longshot compete", *words, *(["--token", token] if token else [])])
 
 
 def moment(value: dt.datetime | str | None) -> Markup:

@@ -24,7 +24,7 @@ from longshot.arena.database_tables import (
     teams,
     uploads,
 )
-from longshot.arena.entry_rules import same, skeleton, tidy
+from longshot.arena.entry_rules import same, tidy
 from longshot.arena.policy import OF_ROLE, VISITOR, Person, Refusal, not_there, permit
 from longshot.arena.queue import alone
 from longshot.arena.server import credentials
@@ -122,7 +122,7 @@ def register(
     with alone(context.store) as connection:
         invitation = None if code is None else take_invitation(context, connection, code, "account")
         folded = same(title)
-        if skeleton(title) in map(skeleton, connection.execute(sa.select(accounts.c.name)).scalars()):
+        if entry_rules.is_taken(title, connection.execute(sa.select(accounts.c.name)).scalars()):
             raise Refusal(409, f"The name '{title}' is taken", "choose another name")
         role = "participant" if invitation is None else invitation["role"]
         state = "pending" if invitation is None else "active"
@@ -312,7 +312,7 @@ def found_team(context: ServerContext, person: Person, *, name: Line, pseudonym:
     with alone(context.store) as connection:
         _outside(connection, person)
         names = connection.execute(sa.select(teams.c.name)).scalars()
-        if skeleton(title) in map(skeleton, names):
+        if entry_rules.is_taken(title, names):
             raise Refusal(409, f"The team name '{title}' is taken", "choose another name")
         number = entry_rules.team_number(connection, title, True, shown)
         _join(connection, person, number, leads=True)

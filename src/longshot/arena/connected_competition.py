@@ -1,4 +1,7 @@
-"""A competition on a server, as its participants use it: submit, look, cancel, see who is where."""
+"""A competition in a folder or on a server: submit, look, cancel, run, rank.
+
+What is asked is the same: here the services answer in this process, there over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from longshot.arena.client import Client, Receipt
 from longshot.arena.policy import Refusal
 from longshot.arena.settings import FREE
 from longshot.base import UserError, hash_file, progress
+
+if TYPE_CHECKING:
+    from longshot.arena.worker import WorkClient
 
 
 class LogLine(NamedTuple):
@@ -23,13 +29,13 @@ class LogLine(NamedTuple):
     text: str
 
 
-class RemoteCompetition:
-    """A competition on a server. Made by :func:`connect`.
+class ConnectedCompetition:
+    """A competition in a folder, held by its owner, or on a server, taken part in. Made by :func:`connect`.
 
     Parameters
     ----------
-    client : Client
-        What asks the server.
+    client : WorkClient
+        What asks.
 
     Examples
     --------
@@ -43,11 +49,12 @@ class RemoteCompetition:
     >>> server.close()
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: WorkClient) -> None:
         self._client = client
+        self._folder = client.folder
 
     def __repr__(self) -> str:
-        return f"<RemoteCompetition {self._client.url}>"
+        return f"<ConnectedCompetition {self._folder or getattr(self._client, 'url', '')}>"
 
     def info(self) -> dict[str, Any]:
         """Return phases, leagues, limits: what everybody may know."""
@@ -59,9 +66,15 @@ class RemoteCompetition:
         *,
         phase: str | None = None,
         league: str = FREE,
-        fact_sheet: Mapping[str, str] | None = None,
+        fact_sheet: str | Path | Mapping[str, str] | None = None,
+        team: str | None = None,
+        pseudonym: str | None = None,
+        ranked: bool = True,
     ) -> Receipt:
-        """Hand a submission in. Broken off, the same call goes on where it stopped.
+        """Hand a submission in, after the check of ``check_submission``: what fails it uses no quota.
+
+        The last phase asks for what ``enter_final`` asks for. Broken off on the way to a server, the same call goes on
+        where it stopped.
 
         Parameters
         ----------
@@ -70,17 +83,27 @@ class RemoteCompetition:
         phase : str, optional
             Phase to submit to; the one that is open unless named.
         league : str
-            League to compete in.
-        fact_sheet : mapping, optional
-            Field → text.
+            League to compete in. The meta-learning league has a quota of its own.
+        fact_sheet : path or mapping, optional
+            YAML or JSON that describes the method, or its fields.
+        team : str, optional
+            Name of the team, 1 to 100 letters, in a folder; upper and lower case, width of letters and white space do
+            not count. A server knows yours.
+        pseudonym : str, optional
+            Name to show in place of the team's, in a folder: 1 to 40 letters, and nobody else's name or pseudonym.
+        ranked : bool
+            False: the team's entries are shown without a rank (conflict of interest), in a folder.
 
         Returns
         -------
         Receipt
-            The submission's number, and the hash of what the server has.
+            The submission's number, and the hash of what is there.
         """
-        from longshot.arena.submission_check import check_submission, write_zip
+        from longshot.arena.submission_check import check_submission, read_sheet, write_zip
 
+        sheet = read_sheet(Path(fact_sheet)) if isinstance(fact_sheet, str | Path) else fact_sheet
+        if self._folder is not None:
+            return self._enter(Path(submission), phase, league, sheet, team, pseudonym, ranked)
         info = self.info()
         if league not in info["leagues"]:
             raise UserError(f"There is no league '{league}' here; there are: {', '.join(info['leagues'])}.")
@@ -99,10 +122,44 @@ class RemoteCompetition:
                     "make it smaller",
                 )
             wish = {"size": size, "sha256": digest, "name": _zip_name(submission), "league": league}
-            optional = {"phase": phase, "fact_sheet": None if fact_sheet is None else dict(fact_sheet)}
+            optional = {"phase": phase, "fact_sheet": None if sheet is None else dict(sheet)}
             wish |= {key: value for key, value in optional.items() if value is not None}
             upload = self._client.ask("POST", "/uploads", body=wish)
             return Receipt(**self._send(archive, upload))
+
+    def _enter(
+        self,
+        submission: Path,
+        phase: str | None,
+        league: str,
+        sheet: Mapping[str, str] | None,
+        team: str | None,
+        pseudonym: str | None,
+        ranked: bool,
+    ) -> Receipt:
+        """Enter a submission of any team into the folder's competition: its owner's word is enough."""
+        from longshot.arena import queue
+        from longshot.arena.server import uploads
+        from longshot.arena.server.server_context import ServerContext
+        from longshot.arena.submission_check import dump_sheet
+
+        if team is None:
+            raise UserError("A submission in a folder is a team's, and none is named", "name it with {team}")
+        with ServerContext(Path(self._folder or "")) as context:
+            phases = context.competition.phases
+            taking = [each.name for each in phases if each.submissions and not each.practice]
+            number = queue.enter(
+                context.competition,
+                context.store,
+                submission,
+                team=team,
+                phase=phase or (taking or [phases[-1].name])[0],  # where none takes any, entering says so
+                league=league,
+                fact_sheet=dump_sheet(sheet) if sheet else None,
+                ranked=ranked,
+                pseudonym=pseudonym,
+            )
+            return uploads.receipt(context, number)
 
     def _send(self, archive: Path, upload: dict[str, Any]) -> dict[str, Any]:
         identity = upload["id"]
@@ -140,20 +197,23 @@ class RemoteCompetition:
                 raise
             return upload
 
-    def status(self, submission: int | None = None) -> Any:
-        """List one's team's submissions, newest first, or return one of them with its runs and its history.
+    def status(self, submission: int | None = None, *, every: bool = False) -> Any:
+        """List one's team's submissions, newest first, or return one of them with its runs, history and fact sheet.
 
         Parameters
         ----------
         submission : int, optional
             The number of one.
+        every : bool
+            Those of all teams, for organisers; in a folder always.
         """
         if submission is not None:
             return self._client.ask("GET", f"/submissions/{submission}")
         items: list[Any] = []
         while True:
             before = items[-1]["id"] if items else None
-            page = self._client.ask("GET", "/submissions", query={"before": before, "limit": 100})
+            path = self._of_all("/submissions", every)
+            page = self._client.ask("GET", path, query={"before": before, "limit": 100})
             items += page["items"]
             if not page["items"] or len(items) >= page["total"]:
                 return items
@@ -164,9 +224,9 @@ class RemoteCompetition:
         Parameters
         ----------
         every : bool
-            Those of all teams, for organisers.
+            Those of all teams, for organisers; in a folder always.
         """
-        return list(self._client.ask("GET", "/organiser/uploads" if every else "/uploads"))
+        return list(self._client.ask("GET", self._of_all("/uploads", every)))
 
     def delete_upload(self, upload: str, *, every: bool = False) -> dict[str, Any]:
         """Give an unfinished upload up, so that the team may begin another.
@@ -176,10 +236,13 @@ class RemoteCompetition:
         upload : str
             Its id.
         every : bool
-            Of any team, for organisers.
+            Of any team, for organisers; in a folder always.
         """
-        path = f"{'/organiser' if every else ''}/uploads/{quote(upload, safe='')}"
+        path = self._of_all(f"/uploads/{quote(upload, safe='')}", every)
         return dict(self._client.ask("DELETE", path))
+
+    def _of_all(self, path: str, every: bool) -> str:
+        return f"/organiser{path}" if every or self._folder is not None else path
 
     def quota(self) -> list[dict[str, Any]]:
         """Return what one's team may still submit, and when the day's count begins anew."""
@@ -234,6 +297,47 @@ class RemoteCompetition:
         """
         return dict(self._client.ask("POST", f"/submissions/{submission}/cancel"))
 
+    def rerun(self, submission: int) -> dict[str, Any]:
+        """Put a submission that has ended back into the queue, for organisers.
+
+        Parameters
+        ----------
+        submission : int
+            Its number.
+        """
+        return dict(self._client.ask("POST", f"/organiser/submissions/{submission}/rerun"))
+
+    def enter_final(self) -> list[dict[str, Any]]:
+        """Enter the last valid submission of every team that qualified into the final, once, for organisers.
+
+        Returns
+        -------
+        list of dict
+            Every team of the phase before, with the reason where it does not enter.
+        """
+        return list(self._client.ask("POST", "/organiser/final"))
+
+    def hand_in_fact_sheet(self, submission: int, sheet: str | Path | Mapping[str, str]) -> list[str]:
+        """Give a submission its fact sheet, or another one in place of the former.
+
+        Parameters
+        ----------
+        submission : int
+            Its number.
+        sheet : path or mapping
+            YAML or JSON that describes the method, or its fields.
+
+        Returns
+        -------
+        list of str
+            Fields that the competition asks for and the sheet does not fill in.
+        """
+        from longshot.arena.submission_check import read_sheet
+
+        fields = read_sheet(Path(sheet)) if isinstance(sheet, str | Path) else dict(sheet)
+        page = self._client.ask("PUT", f"/submissions/{submission}/fact-sheet", body={"fields": fields})
+        return list(page["submission"]["lacking"])
+
     def board(
         self, *, phase: str | None = None, league: str | None = None, by: str | None = None
     ) -> dict[str, Any]:
@@ -267,21 +371,21 @@ class RemoteCompetition:
         return work(self._client, forever=forever, tell=tell)
 
 
-def connect(server: str, token: str | None = None) -> RemoteCompetition:
-    """Connect to a competition on a server.
+def connect(competition: str | Path, token: str | None = None) -> ConnectedCompetition:
+    """Connect to a competition: in a folder as its owner, on a server as whoever has the token.
 
     Parameters
     ----------
-    server : str
-        Its address, as ``https://cup.example.org``.
+    competition : str or Path
+        Its folder, or the server's address, as ``https://cup.example.org``.
     token : str, optional
         One's token, from the server's page; unless given, that of the environment's ``LONGSHOT_TOKEN``.
 
     Returns
     -------
-    RemoteCompetition
-        ``submit``, ``uploads``, ``delete_upload``, ``status``, ``log``, ``cancel``, ``board``, ``quota``, ``queue``
-        and, for machines that run submissions, ``work``.
+    ConnectedCompetition
+        ``submit``, ``uploads``, ``delete_upload``, ``status``, ``log``, ``cancel``, ``board``, ``quota``, ``queue``,
+        ``hand_in_fact_sheet``; for organisers ``rerun``, ``enter_final``; for machines that run submissions ``work``.
 
     Examples
     --------
@@ -289,23 +393,29 @@ def connect(server: str, token: str | None = None) -> RemoteCompetition:
     >>> longshot.competition.create("near-cup", tasks=1, image_size=16).title
     'Toybox'
     >>> server = longshot.serve_competition("near-cup")
-    >>> cup = connect(server.url)
-    >>> [phase["name"] for phase in cup.info()["phases"]]
+    >>> for cup in (connect(server.url), connect("near-cup")):
+    ...     [phase["name"] for phase in cup.info()["phases"]]
+    ['public', 'feedback', 'final']
     ['public', 'feedback', 'final']
     >>> server.close()
     """
-    return RemoteCompetition(Client(server, token))
+    if isinstance(competition, str) and "://" in competition:
+        return ConnectedCompetition(Client(competition, token))
+    from longshot.arena.worker import LocalClient
+
+    return ConnectedCompetition(LocalClient(Path(competition)))
 
 
 def local_time(utc: str) -> str:
-    """Format a server's time in UTC and as this machine's clock shows it.
+    """Format a server's time in UTC, and as this machine's clock shows it where that differs.
 
-    >>> local_time("2027-06-15 12:00:00").startswith("2027-06-15 12:00 UTC (")
+    >>> local_time("2027-06-15 12:00:00").startswith("2027-06-15 12:00 UTC")
     True
     """
     moment = dt.datetime.fromisoformat(utc.replace("Z", "+00:00"))
     moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-    return f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC ({moment.astimezone():%Y-%m-%d %H:%M} here)"
+    universal, here = f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC", moment.astimezone()
+    return f"{universal} ({here:%Y-%m-%d %H:%M} here)" if here.utcoffset() else universal
 
 
 def _zip_name(source: str | Path) -> str:
