@@ -69,7 +69,7 @@ _SHARD = {"measures": 4096, "signatures": 128}  # pictures that a kill can cost
 _STEP = 32  # images measured at a time
 _SAMPLE = (16, 40)  # images on which alterations are learnt: at least, at most
 _LEAST = 20  # images without which nothing is learnt
-_KIND = OutputKind(
+KIND = OutputKind(
     "table of attributes",
     {
         ".csv": has_columns("path", *NUMBERS[:8]),
@@ -112,20 +112,25 @@ def measure_attributes(
     >>> {"viewpoint", "brightness"} <= set(table.column_names)
     True
     """
-    ending = None if out is None else claim_output(out, _KIND, force=force)
+    ending = None if out is None else claim_output(out, KIND, force=force)
     opened = as_dataset(dataset)
     table = image_attributes(opened, attributes=attributes, pixels=measured_pixels(opened, altered=False))
     if out is not None:
-        write = pacsv.write_csv if ending == ".csv" else pq.write_table
-        content = content_of(opened)
-        named = table.add_column(0, "path", opened.keys)
-        meta = {"fingerprint": opened.fingerprint, "identity": content.identity}
-        if content.short is not None:
-            named = named.add_column(1, DIGEST, digest_column(content.short))
-            meta["content"] = content.digest
-        with delivered(out) as temporary:
-            write(named.replace_schema_metadata({b"longshot": canonical_json(meta).encode()}), temporary)
+        write_attributes(opened, table, out, ending)
     return table
+
+
+def write_attributes(dataset: Dataset, table: pa.Table, out: str | Path, ending: str | None) -> None:
+    """Write attributes of all images with their paths and short digests, as CSV or Parquet."""
+    write = pacsv.write_csv if ending == ".csv" else pq.write_table
+    content = content_of(dataset)
+    named = table.add_column(0, "path", dataset.keys)
+    meta = {"fingerprint": dataset.fingerprint, "identity": content.identity}
+    if content.short is not None:
+        named = named.add_column(1, DIGEST, digest_column(content.short))
+        meta["content"] = content.digest
+    with delivered(out) as temporary:
+        write(named.replace_schema_metadata({b"longshot": canonical_json(meta).encode()}), temporary)
 
 
 def image_attributes(
