@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import time
 from pathlib import Path
 
-import numpy as np
 import pyarrow.csv as pacsv
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 from conftest import RunCli
-from longshot.base import Ints, UserError
-from longshot.data import ImageStore, open_dataset
-from longshot.diagnosis import attribute_table, explain
+from forked import ForkServer
+from longshot.base import UserError
+from longshot.data import open_dataset
+from longshot.diagnosis import explain
 from longshot.evaluation import evaluate
 from longshot.tasks import Testbed, sample
-
-Described = tuple[NDArray[np.float32], list[tuple[int, str]]]
 
 
 @pytest.fixture(scope="module")
@@ -115,31 +112,22 @@ def test_an_annotated_cause_comes_before_its_symptoms_and_adds_up(
     assert plain["remedies"][0]["gain"]["low"] > 0 and plain["looks"]["shots"]
 
 
-def test_what_was_learnt_of_alterations_outlives_a_kill(
-    dimmed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_killed_explain_goes_on_with_what_it_learnt_of_alterations(
+    beds: Path, dimmed: Path, tmp_path: Path, forks: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kill in the middle of 20 forms of 16 images keeps what was measured, and the next call does the rest."""
     monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path))
-    monkeypatch.setattr(attribute_table, "FORMS", attribute_table.FORMS[:20])
-    dataset, measure_altered = open_dataset(dimmed), attribute_table.measure_altered
-    measured: list[int] = []
-
-    def counted(limit: int) -> Callable[[Ints, ImageStore, range], Described]:
-        def describe(sampled: Ints, store: ImageStore, positions: range) -> Described:
-            if len(measured) >= limit:
-                raise KeyboardInterrupt
-            measured.extend(positions)
-            return measure_altered(sampled, store, positions)
-
-        return describe
-
-    monkeypatch.setattr(attribute_table, "measure_altered", counted(288))
-    with pytest.raises(KeyboardInterrupt):
-        attribute_table._altered(dataset)
-    measured.clear()
-    monkeypatch.setattr(attribute_table, "measure_altered", counted(1000))
-    altered = attribute_table._altered(dataset)
-    assert len(altered) == 320 and len(measured) <= 320 - 128
+    command = ("explain", beds / "shifted.parquet", "--dataset", f"shots={dimmed}")
+    killed = forks.start(*command)
+    while len(learnt := list(tmp_path.rglob("*.parts-signatures/shard-*.npy"))) < 3:
+        assert killed.poll() is None, killed.communicate()[1]
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    learnt = list(tmp_path.rglob("*.parts-signatures/shard-*.npy"))
+    answer, printed = forks.start(*command).communicate()
+    # 40 images in 93 forms, 128 at a time
+    assert f"resuming: {len(learnt)} of 30 parts are done" in printed
+    assert "20 of 20 tasks" in answer and not list(tmp_path.rglob("*.parts-signatures"))
 
 
 def test_attributes_are_written_and_read_back(dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:

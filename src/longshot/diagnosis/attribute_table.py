@@ -67,7 +67,9 @@ from longshot.statistics import Interval, mean_interval
 
 _SHARD = {"measures": 4096, "signatures": 128}  # pictures that a kill can cost
 _STEP = 32  # images measured at a time
-_SAMPLE = (16, 40)  # images on which alterations are learnt: at least, at most
+_SAMPLE = (
+    40  # images on which alterations are learnt; from 16 a zoom of large photos was taken for low resolution
+)
 _LEAST = 20  # images without which nothing is learnt
 KIND = OutputKind(
     "table of attributes",
@@ -217,7 +219,7 @@ def see(pixels: Pixels, labels: NDArray[np.int32], bound: TaskRows) -> Seen:
     apart = np.setdiff1d(queries, bound.support.values)
     reference = apart if len(apart) >= len(queries) / 2 else queries
     unused = np.flatnonzero(~np.isin(pixels.sampled, bound.support.values))
-    chosen = unused if len(unused) >= _SAMPLE[0] / 2 else np.arange(len(pixels.sampled))
+    chosen = unused if len(unused) >= _SAMPLE / 4 else np.arange(len(pixels.sampled))
     signatures = learn_signatures(
         *(pixels.numbers, NUMBERS, labels),
         reference=reference,
@@ -276,8 +278,8 @@ def measure_altered(
 
 
 def _sampled(dataset: Dataset) -> Ints:
-    """Choose the rows to learn alterations on: one in 40, within bounds, evenly spread over the classes."""
-    number = min(max(len(dataset) // 40, _SAMPLE[0]), _SAMPLE[1])
+    """Choose the rows to learn alterations on, evenly spread over the classes."""
+    number = min(len(dataset), _SAMPLE)
     return np.unique(np.linspace(0, len(dataset) - 1, number).round().astype(np.int64))
 
 

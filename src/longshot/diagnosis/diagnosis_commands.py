@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -131,7 +132,7 @@ def suggest(dataset: str, out: Path | None, as_json: bool, **settings: Any) -> N
             "shifted": say_points(each.shifted),
             "cost": say_points(each.cost, signed=True),
             "adjusted p": "–" if each.adjusted is None else f"{each.adjusted:.2g}",
-            "dearest": each.dearest,
+            "dearest": _without_name(each.dearest, each.attribute),
         }
         for each in ranked
         if each.tasks
@@ -144,6 +145,21 @@ def suggest(dataset: str, out: Path | None, as_json: bool, **settings: Any) -> N
             click.echo(f"note: {each.attribute} left out: {each.left_out}", err=True)
     if out is not None:
         print_written(out)
+
+
+def _without_name(rules: str, name: str) -> str:
+    """Shorten the two rules of a shift, for the row says which attribute they are about.
+
+    >>> _without_name('query dim <= 0.123456; support dim > 0.123456', "dim")
+    'query <= 0.123; support > 0.123'
+    >>> _without_name('query "the view" == "top"; support "the view" == "side"', "the view")
+    'query "top"; support "side"'
+    >>> _without_name("query dim; support not dim", "dim")
+    'query yes; support no'
+    """
+    plain = rules.replace(f'"{name}"', name).replace(f"not {name}", "no").replace(f"{name} == ", "")
+    plain = plain.replace(f"{name} ", "").replace(name, "yes")
+    return re.sub(r"\d+\.\d{4,}", lambda number: f"{float(number[0]):.3g}", plain)
 
 
 def _row(name: str, values: Any) -> dict[str, Any]:
