@@ -13,8 +13,7 @@ from longshot.diagnosis.alterations import kind_of
 from longshot.diagnosis.attribute_table import Composition
 from longshot.diagnosis.explanation import Explanation, TaskExplanation
 from longshot.diagnosis.findings import Finding
-from longshot.diagnosis.looks import Look
-from longshot.diagnosis.trials import Account, Exchange, Intervention, Remedy, say_points
+from longshot.diagnosis.trials import Account, Exchange, Intervention, say_points
 from longshot.reports import (
     MAX_QUERY,
     MAX_SUPPORT,
@@ -241,7 +240,14 @@ def _interventions(explanation: Explanation, images: FindImages | None) -> list[
         content = {
             "accounts": [account.sentence for account in explanation.accounts],
             "shares": account_rows(explanation.accounts),
-            "remedies": [_remedy(each, images) for each in explanation.remedies],
+            "remedies": [
+                {
+                    "sentence": each.sentence,
+                    "causes": ", ".join(each.causes),
+                    "exchanges": _exchanges(each.dataset, [each.example] if each.example else (), images),
+                }
+                for each in explanation.remedies
+            ],
             "tried": [
                 {"sentence": each.sentence, "exchanges": _exchanges(each.dataset, each.examples, images)}
                 for each in explanation.interventions
@@ -257,7 +263,7 @@ def _interventions(explanation: Explanation, images: FindImages | None) -> list[
             "dataset": dataset,
             "value": look.value,
             "images": look.images,
-            "shots": _shots(dataset, look, images),
+            "shots": tuple(_thumbnails(dataset, look.typical, images).values()),
         }
         for dataset, of_dataset in explanation.looks.items()
         for look in of_dataset
@@ -265,20 +271,6 @@ def _interventions(explanation: Explanation, images: FindImages | None) -> list[
     if looks:
         sections.append(Section("looks", "How images look", {"looks": looks}, "explain_looks"))
     return sections
-
-
-def _remedy(remedy: Remedy, images: FindImages | None) -> dict[str, Any]:
-    examples = () if remedy.example is None else (remedy.example,)
-    causes = ", ".join(remedy.causes)
-    return {
-        "sentence": remedy.sentence,
-        "causes": causes,
-        "exchanges": _exchanges(remedy.dataset, examples, images),
-    }
-
-
-def _shots(dataset: str, look: Look, images: FindImages | None) -> tuple[Thumbnail, ...]:
-    return tuple(_thumbnails(dataset, look.typical, images).values())
 
 
 def _thumbnails(dataset: str, keys: Sequence[str], images: FindImages | None) -> dict[str, Thumbnail]:
@@ -333,10 +325,10 @@ def _tasks(
     with progress("pictures", total=len(hardest), unit="tasks") as bar:
         for task in hardest:
             try:
-                evidence = _evidence(task, testbed, images)
+                evidence = [_pictured(task, each, testbed, images) for each in task.findings[:_MOST_FINDINGS]]
             except UserError as error:
                 problem = f"No pictures: {error}"
-                evidence = _evidence(task, testbed, None)
+                evidence = [_pictured(task, each, testbed, None) for each in task.findings[:_MOST_FINDINGS]]
             shown.append(
                 {
                     "task": task.task,
@@ -353,10 +345,6 @@ def _tasks(
         "problem": problem,
         "silent": sum(not task.findings for task in explanation.tasks),
     }
-
-
-def _evidence(task: TaskExplanation, testbed: Testbed, images: FindImages | None) -> list[_Evidence]:
-    return [_pictured(task, finding, testbed, images) for finding in task.findings[:_MOST_FINDINGS]]
 
 
 def _pictured(
