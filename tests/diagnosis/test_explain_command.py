@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -138,6 +139,45 @@ def test_attributes_are_written_and_read_back(dimmed: Path, tmp_path: Path, run_
     assert table.num_rows == 240 and {"path", "dim", "sharpness", "hue"} <= set(table.column_names)
     wrong = run_cli("attributes", dimmed, "-o", tmp_path / "a.txt", check=False)
     assert wrong.returncode == 2 and ".csv or .parquet" in wrong.stderr
+
+
+def test_suggested_shifts_cost_what_evaluation_says(dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    """The cost of the annotation is the difference of two testbeds drawn and evaluated by the other commands."""
+    shots = tmp_path / "shots"
+    shutil.copytree(dimmed, shots)
+    shape = ("--tasks", "20", "--way", "4", "--shot", "4", "--query", "4")
+    common = ("attributes", "suggest", shots, "--backbone", "pixels", *shape)
+    ranked = json.loads(run_cli(*common, "-o", shots / "attributes.csv", "--force", "--json").stdout)
+    dim = next(each for each in ranked if each["attribute"] == "dim")
+    means = []
+    for kind in ("matched", "shifted"):
+        bed = tmp_path / f"{kind}.parquet"
+        run_cli("sample", shots, *shape, "--instances", kind, "--attribute", "dim", "--drop-small", "-o", bed)
+        results = evaluate(bed, backbones="pixels", methods="protonet", out=tmp_path / kind)
+        means.append(results.table().column("accuracy").to_numpy().mean())
+    assert dim["cost"]["mean"] == pytest.approx(means[0] - means[1], abs=1e-6)
+    assert dim["source"] == "annotated" and dim["cost"]["low"] > 0 and dim["adjusted"] < 0.01
+    costs = [each["cost"]["mean"] for each in ranked if each["tasks"]]
+    assert costs == sorted(costs, reverse=True) and {each["source"] for each in ranked} == {
+        *("annotated", "pixels", "look")
+    }
+    assert all(bool(each["left_out"]) == (each["tasks"] == 0) for each in ranked)
+    look = next(each["attribute"] for each in ranked if each["source"] == "look" and each["tasks"])
+    run_cli(
+        "sample",
+        shots,
+        *shape,
+        "--drop-small",
+        "--instances",
+        "shifted",
+        "--attribute",
+        look,
+        "-o",
+        bed,
+        "--force",
+    )
+    printed = run_cli(*common, "--no-pixels").stdout
+    assert "query no; support yes" in printed or "query yes; support no" in printed
 
 
 def test_coverage_is_told(dimmed: Path, beds: Path, tmp_path: Path, run_cli: RunCli) -> None:
