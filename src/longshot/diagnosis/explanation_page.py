@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -182,18 +182,6 @@ _PLOTTED = 10  # columns in the plot of gaps
 _MOST_FINDINGS = 4  # of a task, with pictures
 
 
-@dataclass(frozen=True)
-class _Evidence:
-    """One finding with the pictures of the class in which it is best seen."""
-
-    sentence: str
-    symptoms: str
-    adjusted: float
-    class_name: str
-    support: tuple[Thumbnail, ...]
-    query: tuple[Thumbnail, ...]
-
-
 def render_explanation(
     explanation: Explanation, testbed: Testbed, *, images: FindImages | None = None, tasks: int = 8
 ) -> str:
@@ -349,20 +337,23 @@ def _tasks(
 
 def _pictured(
     explained: TaskExplanation, finding: Finding, testbed: Testbed, images: FindImages | None
-) -> _Evidence:
+) -> dict[str, Any]:
     """Show the support and the queries of the class where the finding is widest."""
     task = testbed[explained.task]
     support = [task.support[i] for i in np.flatnonzero(task.support_label == finding.worst)][:MAX_SUPPORT]
     query = [task.query[i] for i in np.flatnonzero(task.query_label == finding.worst)][:MAX_QUERY]
     pictures: dict[str, str] = {}
     if images is not None:
-        keys = list(dict.fromkeys([*support, *query]))
-        pictures = dict(zip(keys, map(thumbnail, images(task.dataset, keys)), strict=True))
-    return _Evidence(
-        finding.sentence,
-        say_symptoms(finding),
-        finding.adjusted,
-        explained.classes[finding.worst],
-        tuple(Thumbnail(pictures[key], key) for key in support if key in pictures),
-        tuple(Thumbnail(pictures[key], key) for key in query if key in pictures),
-    )
+        every = list(dict.fromkeys([*support, *query]))
+        pictures = dict(zip(every, map(thumbnail, images(task.dataset, every)), strict=True))
+    sides = {"support": support, "query": query}
+    return {
+        "sentence": finding.sentence,
+        "symptoms": say_symptoms(finding),
+        "adjusted": finding.adjusted,
+        "class_name": explained.classes[finding.worst],
+        **{
+            side: [Thumbnail(pictures[key], key) for key in keys if key in pictures]
+            for side, keys in sides.items()
+        },
+    }
