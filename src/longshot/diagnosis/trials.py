@@ -45,7 +45,8 @@ UNEXPLAINED = "these very images: others that share their causes do not cost it"
 LEVEL = 0.05  # chance of claiming any cause that does not hold
 _EXAMPLES = 2  # of a cause, with pictures
 _REMEDIES = 5  # classes at most
-_NEAR = 0.8  # of the way that supports go in a cause: if other images go less far, the account says so
+# Of the loss explained, and of the way that supports go in a cause: below both an account says what is missing.
+_LITTLE, _NEAR = 0.5, 0.8
 _FEWEST = 5  # tasks that a remedy is measured on
 
 
@@ -184,8 +185,8 @@ class Account:
 
     @property
     def _missing(self) -> str:
-        """Say what is missing where classes have no other images as far out as the supports."""
-        if self.reach is None or self.reach >= _NEAR:
+        """Say what is missing where little is explained, and no other images are as far out as the supports."""
+        if self.reach is None or self.reach >= _NEAR or self.share is None or self.share.mean >= _LITTLE:
             return ""
         return (
             f" Other images of these classes go {100 * max(self.reach, 0):.0f} % as far in the suspected causes as the "
