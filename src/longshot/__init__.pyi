@@ -30,6 +30,7 @@ from .deploy import fit as fit  # a classifier from photos
 from .deploy import predict as predict  # a shipped classifier's answers to photos
 from .deploy import export as export  # a shipped classifier as one ONNX file
 from .diagnosis import measure_attributes as measure_attributes  # what is known of images
+from .diagnosis import suggest_attributes as suggest_attributes  # attributes by what a shift in them costs
 from .diagnosis import explain as explain  # why tasks are hard
 from .models import list_methods as list_methods  # what learns from a support set
 from .api import check_method as check_method  # the common test of a method

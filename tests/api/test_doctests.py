@@ -73,6 +73,7 @@ def test_the_examples_run(desk: Path, monkeypatch: pytest.MonkeyPatch, name: str
         "find_overlap",
         "find_suspects",
         "measure_attributes",
+        "suggest_attributes",
     ):  # they look at every picture, some twice
         from longshot.data import toybox
 

@@ -74,6 +74,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
             "sample",
             "inspect",
             "measure_attributes",
+            "suggest_attributes",
             "explain",
             "check",
         ),

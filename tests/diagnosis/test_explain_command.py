@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+import time
 from pathlib import Path
 
-import numpy as np
 import pyarrow.csv as pacsv
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 from conftest import RunCli
-from longshot.base import Ints, UserError
-from longshot.data import ImageStore, open_dataset
-from longshot.diagnosis import attribute_table, explain
+from forked import ForkServer
+from longshot.base import UserError
+from longshot.data import open_dataset
+from longshot.diagnosis import explain
 from longshot.evaluation import evaluate
 from longshot.tasks import Testbed, sample
-
-Described = tuple[NDArray[np.float32], list[tuple[int, str]]]
 
 
 @pytest.fixture(scope="module")
@@ -115,31 +113,22 @@ def test_an_annotated_cause_comes_before_its_symptoms_and_adds_up(
     assert plain["remedies"][0]["gain"]["low"] > 0 and plain["looks"]["shots"]
 
 
-def test_what_was_learnt_of_alterations_outlives_a_kill(
-    dimmed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_killed_explain_goes_on_with_what_it_learnt_of_alterations(
+    beds: Path, dimmed: Path, tmp_path: Path, forks: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kill in the middle of 20 forms of 16 images keeps what was measured, and the next call does the rest."""
     monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path))
-    monkeypatch.setattr(attribute_table, "FORMS", attribute_table.FORMS[:20])
-    dataset, measure_altered = open_dataset(dimmed), attribute_table.measure_altered
-    measured: list[int] = []
-
-    def counted(limit: int) -> Callable[[Ints, ImageStore, range], Described]:
-        def describe(sampled: Ints, store: ImageStore, positions: range) -> Described:
-            if len(measured) >= limit:
-                raise KeyboardInterrupt
-            measured.extend(positions)
-            return measure_altered(sampled, store, positions)
-
-        return describe
-
-    monkeypatch.setattr(attribute_table, "measure_altered", counted(288))
-    with pytest.raises(KeyboardInterrupt):
-        attribute_table._altered(dataset)
-    measured.clear()
-    monkeypatch.setattr(attribute_table, "measure_altered", counted(1000))
-    altered = attribute_table._altered(dataset)
-    assert len(altered) == 320 and len(measured) <= 320 - 128
+    command = ("explain", beds / "shifted.parquet", "--dataset", f"shots={dimmed}")
+    killed = forks.start(*command)
+    while len(learnt := list(tmp_path.rglob("*.parts-signatures/shard-*.npy"))) < 3:
+        assert killed.poll() is None, killed.communicate()[1]
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    learnt = list(tmp_path.rglob("*.parts-signatures/shard-*.npy"))
+    answer, printed = forks.start(*command).communicate()
+    # 40 images in 93 forms, 128 at a time
+    assert f"resuming: {len(learnt)} of 30 parts are done" in printed
+    assert "20 of 20 tasks" in answer and not list(tmp_path.rglob("*.parts-signatures"))
 
 
 def test_attributes_are_written_and_read_back(dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:
@@ -150,6 +139,45 @@ def test_attributes_are_written_and_read_back(dimmed: Path, tmp_path: Path, run_
     assert table.num_rows == 240 and {"path", "dim", "sharpness", "hue"} <= set(table.column_names)
     wrong = run_cli("attributes", dimmed, "-o", tmp_path / "a.txt", check=False)
     assert wrong.returncode == 2 and ".csv or .parquet" in wrong.stderr
+
+
+def test_suggested_shifts_cost_what_evaluation_says(dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    """The cost of the annotation is the difference of two testbeds drawn and evaluated by the other commands."""
+    shots = tmp_path / "shots"
+    shutil.copytree(dimmed, shots)
+    shape = ("--tasks", "20", "--way", "4", "--shot", "4", "--query", "4")
+    common = ("attributes", "suggest", shots, "--backbone", "pixels", *shape)
+    ranked = json.loads(run_cli(*common, "-o", shots / "attributes.csv", "--force", "--json").stdout)
+    dim = next(each for each in ranked if each["attribute"] == "dim")
+    means = []
+    for kind in ("matched", "shifted"):
+        bed = tmp_path / f"{kind}.parquet"
+        run_cli("sample", shots, *shape, "--instances", kind, "--attribute", "dim", "--drop-small", "-o", bed)
+        results = evaluate(bed, backbones="pixels", methods="protonet", out=tmp_path / kind)
+        means.append(results.table().column("accuracy").to_numpy().mean())
+    assert dim["cost"]["mean"] == pytest.approx(means[0] - means[1], abs=1e-6)
+    assert dim["source"] == "annotated" and dim["cost"]["low"] > 0 and dim["adjusted"] < 0.01
+    costs = [each["cost"]["mean"] for each in ranked if each["tasks"]]
+    assert costs == sorted(costs, reverse=True) and {each["source"] for each in ranked} == {
+        *("annotated", "pixels", "look")
+    }
+    assert all(bool(each["left_out"]) == (each["tasks"] == 0) for each in ranked)
+    look = next(each["attribute"] for each in ranked if each["source"] == "look" and each["tasks"])
+    run_cli(
+        "sample",
+        shots,
+        *shape,
+        "--drop-small",
+        "--instances",
+        "shifted",
+        "--attribute",
+        look,
+        "-o",
+        bed,
+        "--force",
+    )
+    printed = run_cli(*common, "--no-pixels").stdout
+    assert "query no; support yes" in printed or "query yes; support no" in printed
 
 
 def test_coverage_is_told(dimmed: Path, beds: Path, tmp_path: Path, run_cli: RunCli) -> None:

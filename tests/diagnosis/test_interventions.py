@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from longshot.base import Bools, Floats, Ints, Ragged, TaskPlan, TaskRows
 from longshot.diagnosis.attribute_gaps import AttributeColumn, find_gaps, groups_of
-from longshot.diagnosis.interventions import grown, redraw, shapley, worths
+from longshot.diagnosis.interventions import grown, reach_of, redraw, shapley, worths
 from longshot.diagnosis.suspicions import (
     LABEL,
     LEANING,
@@ -319,6 +319,28 @@ def test_shares_never_exceed_the_loss() -> None:
     assert [share.points.mean for share in account.shares] == pytest.approx([0.15, 0.15, 0], abs=1e-9)
     easy = make_account([], reference, reference, **about)
     assert easy.share is None and easy.shares == ()
+
+
+@pytest.mark.parametrize("height", [0.0, 0.4, 1.0])
+def test_the_reach_says_how_far_other_images_go(height: float) -> None:
+    """Queries lie at 0, supports at 1, all other images of a class between."""
+    bound = tasks(3, 5, None)
+    groups = groups_of(bound, LABELS)
+    values = []
+    for group, label in enumerate(groups.label.tolist()):
+        places = np.full(len(LABELS), height)
+        places[groups.support[groups.support_group == group]] = 1
+        places[groups.query[groups.query_group == group]] = 0
+        values.append(places[OFFSETS[label] : OFFSETS[label + 1]])
+    suspicion = Suspicion(SIDE, values, False, np.ones(len(groups), np.bool_))
+    redrawn = redraw([suspicion], bound, groups, OFFSETS)
+    assert reach_of(redrawn, [suspicion], groups, OFFSETS) == pytest.approx(height)
+    assert reach_of(redrawn, [], groups, OFFSETS) is None
+    half = {"own": np.full(4, 0.4), "fresh": True, "name": "d", "reach": height}
+    sentence = make_account([], np.full(4, 0.4), np.array([0.69, 0.7, 0.7, 0.71]), **half).sentence
+    assert ("go 40 % as far" in sentence) == (height == 0.4) and ("larger classes" in sentence) == (
+        height < 0.8
+    )
 
 
 def test_a_remedy_needs_tasks_that_show_it() -> None:

@@ -10,17 +10,17 @@ PLUGIN = Plugin(
     "Whether a folder can be told apart, and why tasks are hard: check, explain, attributes.",
     commands={
         "check": (
-            "longshot.diagnosis.check_command:check_command",
+            "longshot.diagnosis.diagnosis_commands:check_command",
             "Measure how well a network tells the classes of a folder apart.",
         ),
         "attributes": (
             "longshot.diagnosis.diagnosis_commands:attributes_command",
-            "Describe images: annotated attributes, and those measured from the pixels.",
+            "Describe images, and rank their attributes by what a shift costs.",
         ),
         "explain": (
             "longshot.diagnosis.diagnosis_commands:explain_command",
             "Say why the tasks of a testbed are hard.",
         ),
     },
-    command_of={"measure_attributes": "attributes"},
+    command_of={"measure_attributes": "attributes", "suggest_attributes": "attributes suggest"},
 )

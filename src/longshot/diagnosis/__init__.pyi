@@ -11,3 +11,4 @@ from .explanation_page import composition_rows as composition_rows  # One row pe
 from .explanation_page import say_correlation as say_correlation  # `−0.41 [−0.52, −0.28]`
 from .folder_check import FolderCheck as FolderCheck  # What `check` tells about a folder
 from .folder_check import check as check  # Check a folder of images: how well networks tell its classes apart
+from .shift_costs import suggest_attributes as suggest_attributes  # Attributes by what a shift in them costs

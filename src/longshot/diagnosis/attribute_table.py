@@ -66,9 +66,11 @@ from longshot.statistics import Interval, mean_interval
 
 _SHARD = {"measures": 4096, "signatures": 128}  # pictures that a kill can cost
 _STEP = 32  # images measured at a time
-_SAMPLE = (16, 40)  # images on which alterations are learnt: at least, at most
+_SAMPLE = (
+    40  # images on which alterations are learnt; from 16 a zoom of large photos was taken for low resolution
+)
 _LEAST = 20  # images without which nothing is learnt
-_KIND = OutputKind(
+KIND = OutputKind(
     "table of attributes",
     {
         ".csv": has_columns("path", *NUMBERS[:8]),
@@ -111,20 +113,25 @@ def measure_attributes(
     >>> {"viewpoint", "brightness"} <= set(table.column_names)
     True
     """
-    ending = None if out is None else claim_output(out, _KIND, force=force)
+    ending = None if out is None else claim_output(out, KIND, force=force)
     opened = as_dataset(dataset)
     table = image_attributes(opened, attributes=attributes, pixels=measured_pixels(opened, altered=False))
     if out is not None:
-        write = pacsv.write_csv if ending == ".csv" else pq.write_table
-        content = content_of(opened)
-        named = table.add_column(0, "path", opened.keys)
-        meta = {"fingerprint": opened.fingerprint, "identity": content.identity}
-        if content.short is not None:
-            named = named.add_column(1, DIGEST, digest_column(content.short))
-            meta["content"] = content.digest
-        with delivered(out) as temporary:
-            write(named.replace_schema_metadata({b"longshot": canonical_json(meta).encode()}), temporary)
+        write_attributes(opened, table, out, ending)
     return table
+
+
+def write_attributes(dataset: Dataset, table: pa.Table, out: str | Path, ending: str | None) -> None:
+    """Write attributes of all images with their paths and short digests, as CSV or Parquet."""
+    write = pacsv.write_csv if ending == ".csv" else pq.write_table
+    content = content_of(dataset)
+    named = table.add_column(0, "path", dataset.keys)
+    meta = {"fingerprint": dataset.fingerprint, "identity": content.identity}
+    if content.short is not None:
+        named = named.add_column(1, DIGEST, digest_column(content.short))
+        meta["content"] = content.digest
+    with delivered(out) as temporary:
+        write(named.replace_schema_metadata({b"longshot": canonical_json(meta).encode()}), temporary)
 
 
 def image_attributes(
@@ -211,7 +218,7 @@ def see(pixels: Pixels, labels: NDArray[np.int32], bound: TaskRows) -> Seen:
     apart = np.setdiff1d(queries, bound.support.values)
     reference = apart if len(apart) >= len(queries) / 2 else queries
     unused = np.flatnonzero(~np.isin(pixels.sampled, bound.support.values))
-    chosen = unused if len(unused) >= _SAMPLE[0] / 2 else np.arange(len(pixels.sampled))
+    chosen = unused if len(unused) >= _SAMPLE / 4 else np.arange(len(pixels.sampled))
     signatures = learn_signatures(
         *(pixels.numbers, NUMBERS, labels),
         reference=reference,
@@ -270,8 +277,8 @@ def measure_altered(
 
 
 def _sampled(dataset: Dataset) -> Ints:
-    """Choose the rows to learn alterations on: one in 40, within bounds, evenly spread over the classes."""
-    number = min(max(len(dataset) // 40, _SAMPLE[0]), _SAMPLE[1])
+    """Choose the rows to learn alterations on, evenly spread over the classes."""
+    number = min(len(dataset), _SAMPLE)
     return np.unique(np.linspace(0, len(dataset) - 1, number).round().astype(np.int64))
 
 

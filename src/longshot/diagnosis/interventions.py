@@ -144,6 +144,25 @@ def _nearest(aims: Floats, values: Floats, nominal: Bools, generator: np.random.
     return chosen
 
 
+def reach_of(
+    redrawn: Redrawn, suspicions: Sequence[Suspicion], groups: Groups, offsets: Ints
+) -> float | None:
+    """Measure how far images in place of the supports go in the causes they share, as a part of what supports go.
+
+    Both are counted from the queries, in ranks, over all classes and causes; None where no cause has ranks.
+    """
+    far = np.zeros(2)
+    sides = (members_of(side, len(groups)) for side in (groups.support_group, groups.query_group))
+    for group, (held, questions) in enumerate(zip(*sides, strict=True)):
+        rows = redrawn.supports[0][:, held], groups.support[held], groups.query[questions]
+        for cause in suspicions:
+            if cause.suspected[group] and not cause.nominal and len(held) and len(questions):
+                ranks = np.nan_to_num(cause.values[group], nan=0.5)
+                own, support, query = (ranks[each - offsets[groups.label[group]]].mean() for each in rows)
+                far += own - query, support - query
+    return float(far[0] / far[1]) if far[1] else None
+
+
 def worths(redrawn: Redrawn, evaluate: Evaluate) -> tuple[Floats, Floats]:
     """Evaluate all sets of causes taken away [2^m, T], and the tasks' own supports [T]; means over the draws."""
     sets, draws, _ = redrawn.supports.shape

@@ -26,11 +26,8 @@ _MOST, _EACH = 8, 30  # clusters at most; images per cluster at least
 _STARTS = 6  # of k-means
 _ROWS = 20_000  # from which directions and centres come
 _TYPICAL = 12
-_SHARE, _AHEAD, _FAR = (
-    0.6,
-    0.3,
-    0.8,
-)  # of a value in a look; more than elsewhere; standard deviations of a number
+# A value's share in a look, how much more that is than elsewhere, and standard deviations of a number: to name it by.
+_SHARE, _AHEAD, _FAR = 0.6, 0.3, 0.8
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from longshot.diagnosis.interventions import (
     Evaluate,
     Redrawn,
     grown,
+    reach_of,
     redraw,
     shapley,
     worths,
@@ -44,6 +45,8 @@ UNEXPLAINED = "these very images: others that share their causes do not cost it"
 LEVEL = 0.05  # chance of claiming any cause that does not hold
 _EXAMPLES = 2  # of a cause, with pictures
 _REMEDIES = 5  # classes at most
+# Of the loss explained, and of the way that supports go in a cause: below both an account says what is missing.
+_LITTLE, _NEAR = 0.5, 0.8
 _FEWEST = 5  # tasks that a remedy is measured on
 
 
@@ -143,6 +146,8 @@ class Account:
         divided, and ``shares`` is empty.
     shares : tuple of Share
         They add up to the loss; the last one is what nothing explains.
+    reach : float, optional
+        How far other images go in the suspected causes, as a part of what the supports go (``reach_of``).
     """
 
     dataset: str
@@ -154,6 +159,7 @@ class Account:
     loss: Interval
     share: Interval | None
     shares: tuple[Share, ...]
+    reach: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -174,7 +180,17 @@ class Account:
         return (
             f"{self.dataset}: {say_points(self.loss)} points of accuracy are lost against supports like the queries "
             f"({say_points(self.accuracy)} instead of {say_points(self.reference)}, {on}). Causes explain "
-            f"{100 * self.share.mean:.0f} % of it{bounds}."
+            f"{100 * self.share.mean:.0f} % of it{bounds}.{self._missing}"
+        )
+
+    @property
+    def _missing(self) -> str:
+        """Say what is missing where little is explained, and no other images are as far out as the supports."""
+        if self.reach is None or self.reach >= _NEAR or self.share is None or self.share.mean >= _LITTLE:
+            return ""
+        return (
+            f" Other images of these classes go {100 * max(self.reach, 0):.0f} % as far in the suspected causes as the "
+            "supports, so that the rest may be the same causes: larger classes would tell."
         )
 
 
@@ -232,6 +248,7 @@ class Trial:
     keys: Callable[[Ints], tuple[str, ...]]
     names: Sequence[str]  # of the dataset's classes
     first: Sequence[Intervention]
+    reach: float | None = None
 
 
 def check_intervention(intervene: bool, backbone: object) -> None:
@@ -274,7 +291,9 @@ def try_causes(
     redrawn = redraw(suspicions, bound, gaps.groups, features.offsets, draws=draws)
     points = shapley(worths(redrawn, trial.evaluate)[0]) if suspicions else np.empty((0, len(bound)))
     return replace(
-        trial, first=[_measured(trial, each, row) for each, row in zip(suspicions, points, strict=True)]
+        trial,
+        first=[_measured(trial, each, row) for each, row in zip(suspicions, points, strict=True)],
+        reach=reach_of(redrawn, suspicions, gaps.groups, features.offsets),
     )
 
 
@@ -342,6 +361,7 @@ def conclude(
             own=trial.evaluate(trial.bound),
             fresh=redrawn.fresh,
             name=trial.dataset,
+            reach=trial.reach,
         )
         accounts.append(account)
         if remaining and account.share is not None:
@@ -357,6 +377,7 @@ def make_account(
     own: Floats,
     fresh: bool,
     name: str,
+    reach: float | None = None,
 ) -> Account:
     """Divide the loss of T tasks among the causes that hold.
 
@@ -372,6 +393,8 @@ def make_account(
         Whether ``accuracy`` and ``reference`` are on others.
     name : str
         The dataset's.
+    reach : float, optional
+        Of ``Account``.
 
     Returns
     -------
@@ -405,6 +428,7 @@ def make_account(
         interval,
         share,
         tuple(shares),
+        reach,
     )
 
 

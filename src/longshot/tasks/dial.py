@@ -142,7 +142,7 @@ def choose_panel(settings: Mapping[str, Any]) -> Panel:
     if not chosen["held_out"] and len(spare) > 1:
         chosen["held_out"] = [spare.pop()]
     if not chosen["calibrate"]:
-        chosen["calibrate"] = spare[:1]
+        chosen["calibrate"] = spare  # of photos two are nearer to a third than one is
     return Panel(chosen["judge"], chosen["calibrate"], chosen["held_out"])
 
 

@@ -44,7 +44,7 @@ def test_too_many_classes_are_refused_and_depth_helps(tmp_path: Path) -> None:
     class_ids = [f"f{i % 7}/c{i:04d}" for i in range(1604)]
     taxonomy = Taxonomy.from_class_ids(class_ids)
     with pytest.raises(
-        UserError, match="1,612 nodes, and a picture has room for 1,500; draw fewer with depth"
+        UserError, match="1,612 nodes, and a picture has room for 1,500; draw fewer of its levels"
     ):
         draw_taxonomy(taxonomy, class_ids, tmp_path / "t.svg")
     draw_taxonomy(taxonomy, class_ids, tmp_path / "t.svg", depth=1)

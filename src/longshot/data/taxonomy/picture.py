@@ -140,7 +140,7 @@ def draw_taxonomy(
     if len(rows) > _MOST:
         raise UserError(
             f"The taxonomy has {len(rows):,} nodes, and a picture has room for {_MOST:,}",
-            "draw fewer with {depth}",
+            "draw fewer of its levels",
         )
     import matplotlib
     from matplotlib.figure import Figure
