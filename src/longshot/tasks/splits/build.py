@@ -1,4 +1,4 @@
-"""Making splits at a chosen divergence from features: the modes, restarts, and what the result tells.
+"""Making splits at a chosen divergence from features: the modes, and what the result tells.
 
 ``paper``      minimise J from a start; sort the classes by log p_train − log p_test.
 ``principal``  put the centroids on the leading axis where D = R; draw the classes from p_train and p_test.
