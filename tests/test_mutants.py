@@ -54,6 +54,10 @@ def test_faults_by_hand_must_stand_once(tmp_path: Path) -> None:
         list(mutants.read_list(listed))
 
 
+def test_every_fault_by_hand_stands() -> None:
+    assert len(list(mutants.read_list(mutants.ROOT / "tools/mutants.txt"))) > 20
+
+
 def test_every_fault_of_a_line_is_found() -> None:
     line = (mutants.SOURCE / "reports/sections/coarsity_quartiles.py").read_text(
         encoding="utf-8"
