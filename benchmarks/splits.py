@@ -143,8 +143,6 @@ def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
     from longshot.tasks import SplitRecipe, Splitter
     from longshot.tasks.splits.hardness import (
         Hardness,
-        hardness_of,
-        measure_draws,
         measure_hardness,
         reference_splits,
     )
@@ -183,11 +181,11 @@ def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
                     SplitRecipe(**{**vars(recipe), "seed": seed}) for seed in range(repeats if chance else 1)
                 ]
                 draws = [splitter.split(target, each).positions(dataset) for each in recipes]
-                hardness = measure_draws(proxy, draws) if chance else measure_hardness(proxy, draws[0])
+                hardness = measure_hardness(proxy, draws)
                 show(f"{mode}, R = {target:g}", hardness, [gap_of(parts) for parts in draws])
         for label, splits in reference_splits(dataset).items():
             draws = [split.positions(dataset) for split in splits]
-            show(label, hardness_of(proxy, draws), [gap_of(parts) for parts in draws])
+            show(label, measure_hardness(proxy, draws), [gap_of(parts) for parts in draws])
 
 
 def target(datasets: list[str], backbone: str) -> None:

@@ -11,7 +11,7 @@ from tools import mutants
 
 def changes(text: str) -> list[str]:
     tree = ast.parse(text)
-    file = mutants.SOURCE / "reports/paper_tables.py"
+    file = mutants.SOURCE / "reports/sections/coarsity_quartiles.py"
     return [mutants.plant(file, tree, position).change for position in mutants.sites(tree)]
 
 
@@ -46,19 +46,23 @@ def test_the_same_seed_plants_the_same_mutants() -> None:
 
 def test_faults_by_hand_must_stand_once(tmp_path: Path) -> None:
     listed = tmp_path / "list.txt"
-    listed.write_text("# a comment\n\nreports/paper_tables.py | TOP = 5 | TOP = 6\n")
+    listed.write_text("# a comment\n\nreports/sections/coarsity_quartiles.py | FEWEST = 8 | FEWEST = 9\n")
     [mutant] = mutants.read_list(listed)
-    assert "TOP = 6" in mutant.text and mutant.change == "TOP = 5 → TOP = 6"
-    listed.write_text("reports/paper_tables.py | TOP = 7 | TOP = 6\n")
+    assert "FEWEST = 9" in mutant.text and mutant.change == "FEWEST = 8 → FEWEST = 9"
+    listed.write_text("reports/sections/coarsity_quartiles.py | FEWEST = 7 | FEWEST = 9\n")
     with pytest.raises(SystemExit, match="0 times"):
         list(mutants.read_list(listed))
 
 
+def test_every_fault_by_hand_stands() -> None:
+    assert len(list(mutants.read_list(mutants.ROOT / "tools/mutants.txt"))) > 20
+
+
 def test_every_fault_of_a_line_is_found() -> None:
-    line = (mutants.SOURCE / "reports/paper_tables.py").read_text(encoding="utf-8").splitlines().index(
-        "TOP = 5"
-    ) + 1
-    assert [mutant.change for mutant in mutants.at_line(f"reports/paper_tables.py:{line}")] == ["5 → 6"]
+    name = "reports/sections/coarsity_quartiles.py"
+    lines = (mutants.SOURCE / name).read_text(encoding="utf-8").splitlines()
+    [number] = [number for number, line in enumerate(lines, 1) if line.startswith("FEWEST = 8")]
+    assert [mutant.change for mutant in mutants.at_line(f"{name}:{number}")] == ["8 → 9"]
 
 
 def test_the_tests_near_a_file_exist() -> None:

@@ -52,9 +52,9 @@ NEAREST = {
     "reports/data_pages.py": ["reports/test_frame.py", "reports/test_testbed_page.py"],
     "reports/learning_curves.py": ["reports/test_drawn_numbers.py", "reports/test_learning_curves.py"],
     "reports/page.py": ["reports/test_overlap_section.py", "reports/test_frame.py", "reports/test_page.py"],
-    "reports/paper_tables.py": ["reports/test_section_limits.py", "reports/test_quartiles.py"],
     "reports/published": ["reports/test_published.py"],
     "reports/report.py": ["reports/test_page.py", "reports/test_quartiles.py"],
+    "reports/sections/coarsity_quartiles.py": ["reports/test_section_limits.py", "reports/test_quartiles.py"],
     "reports/sections": [
         "reports/test_section_numbers.py",
         "reports/test_section_limits.py",

@@ -1,20 +1,15 @@
-"""One formatter of an estimate, and a column of the report that is one line."""
+"""One formatter of an estimate, and tables of a terminal's width."""
 
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import longshot
 from longshot.reports import Sheet, SheetCell, terminal
 
-from .conftest import MakeRun
-
 SOURCE = Path(longshot.__file__).parent
-PLUS_MINUS = re.compile(r"""[fF]["'].*?\} ± \{""")
+PLUS_MINUS = re.compile(r"""[fF]["'][^"'\n]*± \{""")
 
 
 def test_one_place_writes_a_mean_with_its_half() -> None:
@@ -26,27 +21,6 @@ def test_one_place_writes_a_mean_with_its_half() -> None:
     assert writers == ["statistics/estimate_text.py"]
     pages = [path.name for path in sorted(SOURCE.rglob("*.j2")) if "± {{" in path.read_text("utf-8")]
     assert pages == ["macros.html.j2"]
-
-
-def test_a_report_column_is_one_line(make_run: MakeRun, tmp_path: Path) -> None:
-    """Added in a copy of the source, it stands on the page and in files."""
-    copy = tmp_path / "src"
-    shutil.copytree(SOURCE, copy / "longshot", ignore=shutil.ignore_patterns("__pycache__"))
-    tables = copy / "longshot" / "reports" / "result_tables.py"
-    text = tables.read_text("utf-8")
-    line = '    Column("Hardest %", lambda r: float(r.cell.accuracy.min()), "percent", key="hardest"),\n'
-    tables.write_text(text.replace('    Column("Std", ', line + '    Column("Std", ', 1), encoding="utf-8")
-    program = (
-        "import sys, longshot; longshot.report(sys.argv[1], 'page.html', pictures=0);"
-        "longshot.report(sys.argv[1], 'table.csv')"
-    )
-    run = make_run(tasks=20)
-    words = [sys.executable, "-c", program, str(run)]
-    subprocess.run(
-        words, cwd=tmp_path, env={"PYTHONPATH": str(copy), "PATH": "", "HOME": str(tmp_path)}, check=True
-    )
-    assert ">Hardest %<" in (tmp_path / "page.html").read_text("utf-8")
-    assert ",hardest," in (tmp_path / "table.csv").read_text("utf-8").splitlines()[0]
 
 
 def test_a_terminal_has_eighty_columns() -> None:

@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.reports import costs, page, paper_tables
+from longshot.reports import costs, page
 from longshot.reports.report_data import Cell, ReportData
 from longshot.reports.sections import Request, mistakes, rankings, sampler, task_difficulty, uniform
+from longshot.reports.sections.coarsity_quartiles import quartile_sheet
 from longshot.reports.summary import compare_all, summarise
+from longshot.reports.tables import Sheet
 from longshot.statistics import Calibration, CriticalDifference, confusion, mean_interval, welch
 
 from .runs import cell, report_of, task_columns
@@ -129,34 +131,23 @@ class TestQuartiles:
         cells = [cell(np.arange(float(tasks)) / 10, coarsity=coarsity, **changes)]
         return report_of(cells)
 
-    def table(self, data: ReportData, beside: int | None = None) -> paper_tables.QuartileTable | None:
-        return paper_tables.quartile_table(data, summarise(data), 0, beside)
+    def table(self, data: ReportData) -> Sheet | None:
+        return quartile_sheet(data, summarise(data), 0)
 
     def test_eight_tasks_are_the_fewest(self) -> None:
         assert self.table(self.data(7)) is None
         table = self.table(self.data(8))
         assert table is not None
-        [line] = table.lines
-        means = [value.mean for value in line.values if value is not None]
+        [line] = table.rows
+        means = [each.value for each in line[1:]]
         assert means == pytest.approx([0.35, 0.65, 0.45, 0.25, 0.05])  # the finest tasks first
-        assert table.ranges == ((0.0, 1.0), (2.0, 3.0), (4.0, 5.0), (6.0, 7.0))
-        assert math.isnan(line.values[1].half) and not math.isnan(line.values[0].half)  # type: ignore[union-attr]
+        heads = [column.head.split()[-1] for column in table.columns[2:]]
+        assert heads == ["0.0–1.0", "2.0–3.0", "4.0–5.0", "6.0–7.0"]
+        assert line[2].half is None and line[1].half is not None
 
     def test_equal_or_unknown_coarsities_have_no_quartiles(self) -> None:
         for coarsity in (np.ones(8), np.array([*range(7), np.nan])):
             assert self.table(report_of([cell(np.zeros(8), coarsity=coarsity)])) is None
-
-    def test_beside_stands_the_first_uniform_testbed_of_the_same_shape(self) -> None:
-        five_way = cell([0.5] * 8)
-        other = replace(five_way, shot=np.full(8, 2.0))
-        data = report_of([five_way], [other], [five_way], [five_way])
-        assert paper_tables._beside(data, 0, [1, 2, 3]) == 2
-        assert paper_tables._beside(data, 1, [0, 2]) is None
-
-    def test_the_shape_is_told_where_it_is_one(self) -> None:
-        assert paper_tables._shape(np.array([5.0, 5.0]), np.array([1.0, 1.0])) == "5-way 1-shot"
-        for way, shot in (([5.0, 6.0], [1.0, 1.0]), ([5.0, 5.0], [1.0, 2.0])):
-            assert paper_tables._shape(np.array(way), np.array(shot)) == "tasks of several shapes"
 
     def test_inductive_rows_stand_first(self) -> None:
         data = report_of(
@@ -164,7 +155,7 @@ class TestQuartiles:
         )
         series = (replace(data.series[0], setting="transductive"), data.series[1])
         table = self.table(replace(data, series=series))
-        assert table is not None and [line.series for line in table.lines] == [1, 0]
+        assert table is not None and [line[1].value for line in table.rows] == [1.0, 0.0]
 
 
 class TestConfusions:

@@ -147,7 +147,7 @@ def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
     """Show loss and accuracy before and after the selection of images, and the rounds it took."""
     chance = float(np.mean(1 / testbed.table.column("way").to_numpy()))
     panels = []
-    own = [change for change in describe.changes(testbed) if not is_network_column(change.name)]
+    own = [change for change in _varying(testbed) if not is_network_column(change.name)]
     for number, change in enumerate(own):
         guess = chance if change.name == "accuracy" else None
         panels.append(
@@ -163,6 +163,11 @@ def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
             )
         )
     return _plots("selection", "Before and after selection", panels) if panels else None
+
+
+def _varying(testbed: Testbed) -> list[describe.Change]:
+    """Return the measures before and after selection that are not one number throughout."""
+    return [change for change in describe.changes(testbed) if np.ptp([change.before, change.after])]
 
 
 def _classes(testbed: Testbed, _: Mapping[str, Any]) -> Section:
@@ -248,7 +253,7 @@ def _shape(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
 
 def _others(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
     """Show other measured numbers as histograms; what is the same in all tasks, or no number, in words."""
-    pairs = {f"{change.name}_{when}" for change in describe.changes(testbed) for when in ("before", "after")}
+    pairs = {f"{change.name}_{when}" for change in _varying(testbed) for when in ("before", "after")}
     panels, constant, silent = [], [], []
     for number, name in enumerate(name for name in testbed.measured if name not in pairs | {"coarsity"}):
         values = describe.measured(testbed, name)

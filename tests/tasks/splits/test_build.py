@@ -1,4 +1,4 @@
-"""Splits at a divergence: modes, assignments, restarts, and what the story tells."""
+"""Splits at a divergence: modes, assignments, and what the story tells."""
 
 from __future__ import annotations
 
@@ -93,23 +93,10 @@ def test_the_same_seed_gives_the_same_split(splitter: Splitter) -> None:
     assert splitter.split(0.5).test != splitter.split(0.5, SplitRecipe(seed=1)).test
 
 
-def test_restarts_report_how_far_they_agree(splitter: Splitter) -> None:
-    random = splitter.split(0.64, SplitRecipe(mode="paper", start="random", restarts=4)).made["agreement"]
-    assert -0.2 < random["adjusted_rand"] < 0.9
-    assert 0.2 < random["same_part"] < 0.9
-    alone = splitter.split(0.64, SplitRecipe(mode="paper")).made
-    assert "agreement" not in alone
-
-
 def test_the_authors_start_reaches_the_divergence_elsewhere(splitter: Splitter) -> None:
     theirs, short = (splitter.split(0.64, SplitRecipe(mode="paper", start=s)) for s in ("randn", "random"))
     assert theirs.made["divergence"] == pytest.approx(0.64, rel=0.01)
     assert theirs.made["start"] == "randn" and theirs.test != short.test
-
-
-def test_equal_objectives_leave_the_first_start_its_place(splitter: Splitter) -> None:
-    alone = splitter.split(0.64, SplitRecipe(mode="paper"))
-    assert splitter.split(0.64, SplitRecipe(mode="paper", restarts=3)).test == alone.test
 
 
 def test_a_divergence_out_of_reach_says_which_can_be_reached(
@@ -141,8 +128,6 @@ def test_the_end_of_the_wasserstein_distance_is_told(splitter: Splitter) -> None
         (0.3, {"mode": "best"}, "no mode 'best'; there are principal, paper"),
         (0.3, {"measure": "hellinger"}, "no divergence 'hellinger'"),
         (0.3, {"start": "anywhere"}, "no start 'anywhere'"),
-        (0.3, {"restarts": 0}, "at least 1"),
-        (0.3, {"assignment": "sorted", "restarts": 2}, "nothing random to restart"),
         (0.3, {"ratios": (0.98, 0.01, 0.01)}, "60 classes are too few .* at least 100"),
     ],
 )

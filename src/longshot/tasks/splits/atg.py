@@ -308,6 +308,3 @@ def _bracket(
             break
         near, far, before = far, 2 * far, here
     raise Unreachable(objective, most)
-
-
-STEPS, STEP_SIZE, MOMENTUM = 7_000, 0.1, 0.9

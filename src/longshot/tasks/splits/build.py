@@ -1,4 +1,4 @@
-"""Making splits at a chosen divergence from features: the modes, restarts, and what the result tells.
+"""Making splits at a chosen divergence from features: the modes, and what the result tells.
 
 ``paper``      minimise J from a start; sort the classes by log p_train − log p_test.
 ``principal``  put the centroids on the leading axis where D = R; draw the classes from p_train and p_test.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base import Floats, Ints, UserError
+from longshot.base import Floats, UserError
 from longshot.data import Dataset
 from longshot.models import Features
 from longshot.tasks.splits.atg import (
@@ -36,52 +35,10 @@ from longshot.tasks.splits.atg import (
 from longshot.tasks.splits.embeddings import check_measure, class_embeddings, flatten, gap
 from longshot.tasks.splits.split import RATIOS, Parts, Split, assign, from_labels, part_sizes
 
-
-def labels(parts: Parts) -> Ints:
-    """Return the part of each class [M]: 0 train, 1 validation, 2 test."""
-    part_of = np.zeros(sum(len(part) for part in parts), dtype=np.int64)
-    for number, part in enumerate(parts):
-        part_of[part] = number
-    return part_of
-
-
-def adjusted_rand(a: Ints, b: Ints) -> float:
-    """Compute Hubert and Arabie's adjusted Rand index of two labelings [M]: 1 for equal partitions, 0 by chance.
-
-    (pairs together in both − expected) / (mean of the pairs together in either − expected).
-
-    >>> adjusted_rand(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
-    1.0
-    """
-    table = np.zeros((int(a.max()) + 1, int(b.max()) + 1))
-    np.add.at(table, (a, b), 1)
-
-    def pairs(counts: Floats) -> float:
-        return float((counts * (counts - 1) / 2).sum())
-
-    together, rows, columns = pairs(table), pairs(table.sum(1)), pairs(table.sum(0))
-    chance = rows * columns / max(pairs(np.array([float(len(a))])), 1.0)
-    most = (rows + columns) / 2
-    return 1.0 if most == chance else (together - chance) / (most - chance)
-
-
-def agreement(partitions: Sequence[Parts]) -> dict[str, float]:
-    """Compare partitions in pairs: mean adjusted Rand index, mean share of classes that are in the same part."""
-    marks = [labels(parts) for parts in partitions]
-    pairs = [(a, b) for i, a in enumerate(marks) for b in marks[:i]]
-    if not pairs:
-        return {"adjusted_rand": 1.0, "same_part": 1.0}
-    return {
-        "adjusted_rand": float(np.mean([adjusted_rand(a, b) for a, b in pairs])),
-        "same_part": float(np.mean([(a == b).mean() for a, b in pairs])),
-    }
-
-
 MODES = ("principal", "paper")
 ASSIGNMENTS = ("drawn", "sorted")
 STARTS = ("principal", "random", "randn")
 TOLERANCE = 0.01  # D may miss R by this share before it counts as not reached
-_EVEN = 1e-3  # objectives this close are equal: the earlier start wins
 
 
 @dataclass(frozen=True)
@@ -91,7 +48,6 @@ class SplitRecipe:
     mode: str = "principal"
     measure: str = "kl-symmetric"
     ratios: tuple[float, ...] = RATIOS
-    restarts: int = 1
     start: str = "principal"
     assignment: str | None = None
     penalty: float = 1.0
@@ -109,12 +65,6 @@ class SplitRecipe:
                 raise UserError(f"There is no {name} '{word}'; there are {', '.join(words)}.")
         if not (math.isfinite(self.penalty) and self.penalty > 0):
             raise UserError(f"A penalty of {self.penalty:g} was asked for; a number above 0 is needed.")
-        if self.restarts < 1:
-            raise UserError(f"{self.restarts} restarts were asked for; at least 1 is needed.")
-        if self.restarts > 1 and self.mode == "principal" and self.assigns == "sorted":
-            raise UserError(
-                "Mode principal with sorted classes has nothing random to restart", "leave {restarts} out"
-            )
 
     @property
     def assigns(self) -> str:
@@ -163,35 +113,28 @@ class Splitter:
         objective = SplitObjective(
             self.embeddings, divergence, recipe.measure, recipe.penalty, recipe.temperature
         )
-        minima = self._minima(objective, recipe)
-        partitions = [self._assign(m, sizes, recipe, i) for i, m in enumerate(minima)]
-        lowest = min(m.terms.penalised for m in minima)
-        best = next(i for i, m in enumerate(minima) if m.terms.penalised <= lowest + _EVEN)
-        if abs(minima[best].terms.divergence - divergence) > max(TOLERANCE * divergence, 1e-6):
-            raise self._short_of(objective, minima[best], recipe)
-        made = self._story(objective, minima[best], partitions[best], recipe)
-        if recipe.restarts > 1:
-            made["agreement"] = agreement(partitions)
-        return from_labels(f"{recipe.mode}@{divergence:g}", self.dataset, partitions[best], made)
+        minimum = self._minimum(objective, recipe)
+        if abs(minimum.terms.divergence - divergence) > max(TOLERANCE * divergence, 1e-6):
+            raise self._short_of(objective, minimum, recipe)
+        parts = self._assign(minimum, sizes, recipe)
+        made = self._story(objective, minimum, parts, recipe)
+        return from_labels(f"{recipe.mode}@{divergence:g}", self.dataset, parts, made)
 
-    def _minima(self, objective: SplitObjective, recipe: SplitRecipe) -> list[Minimum]:
-        """Run every restart. The first starts on the axis unless the start is random; the others start at random."""
-        if recipe.mode == "principal":
-            return [on_axis(objective, self.axis)] * recipe.restarts
-        streams = np.random.SeedSequence(recipe.seed).spawn(recipe.restarts)
-        dim, unit = objective.embeddings.shape[1], recipe.start != "randn"
-        starts = [random_start(dim, np.random.default_rng(stream), unit=unit) for stream in streams]
-        if recipe.start == "principal":
-            starts[0] = on_axis(objective, self.axis).centroids
-        return [minimise(objective, start, self.basis) for start in starts]
+    def _minimum(self, objective: SplitObjective, recipe: SplitRecipe) -> Minimum:
+        """Find the centroids: on the axis, or by the optimiser from there or from a random place."""
+        if recipe.mode == "paper" and recipe.start != "principal":
+            (stream,) = np.random.SeedSequence(recipe.seed).spawn(1)
+            dim, unit = objective.embeddings.shape[1], recipe.start != "randn"
+            start = random_start(dim, np.random.default_rng(stream), unit=unit)
+            return minimise(objective, start, self.basis)
+        minimum = on_axis(objective, self.axis)
+        return minimum if recipe.mode == "principal" else minimise(objective, minimum.centroids, self.basis)
 
-    def _assign(
-        self, minimum: Minimum, sizes: tuple[int, int, int], recipe: SplitRecipe, restart: int
-    ) -> Parts:
+    def _assign(self, minimum: Minimum, sizes: tuple[int, int, int], recipe: SplitRecipe) -> Parts:
         scores = minimum.terms.scores
         if recipe.assigns == "drawn":
             # the same noise at every divergence: a sweep then moves classes one by one
-            noise = np.random.default_rng([recipe.seed, restart]).logistic(size=len(scores))
+            noise = np.random.default_rng([recipe.seed, 0]).logistic(size=len(scores))
             return assign(scores + noise, sizes, recipe.seed)
         return assign(scores, sizes, recipe.seed)
 
@@ -211,8 +154,10 @@ class Splitter:
         """Find the smallest power of ten times λ with which the minimum of J has D = R, if one of five has."""
         for power in range(1, 6):
             trial = dataclasses.replace(objective, penalty=recipe.penalty * 10.0**power)
-            lowest = min(self._minima(trial, recipe), key=lambda minimum: minimum.terms.penalised)
-            if abs(lowest.terms.divergence - objective.target) <= TOLERANCE * objective.target:
+            if (
+                abs(self._minimum(trial, recipe).terms.divergence - objective.target)
+                <= TOLERANCE * objective.target
+            ):
                 return trial.penalty
         return None
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TARGETS = ("like", "harder_than", "learnt_accuracy")
 KINDS = (*TARGETS, "divergence", "sweep", "random", "semantic", "published")
 _DISTANT = ("divergence", "sweep")
-_RECIPE = ("mode", "measure", "assignment", "restarts", "start", "penalty")
+_RECIPE = ("mode", "measure", "assignment", "start", "penalty")
 # settings that mean something to some kinds of split only
 _KINDS_OF = {
     "by": ("harder_than",),
@@ -46,7 +46,6 @@ class SplitSettings(TypedDict, total=False):
     mode: str | None
     measure: str | None
     assignment: str | None
-    restarts: int | None
     start: str | None
     penalty: float | None
     level: int | None
@@ -90,7 +89,6 @@ def make_split(
     mode: str | None = None,
     measure: str | None = None,
     assignment: str | None = None,
-    restarts: int | None = None,
     start: str | None = None,
     penalty: float | None = None,
     level: int | None = None,
@@ -150,8 +148,6 @@ def make_split(
     assignment : {"drawn", "sorted"}, optional
         Whether classes are drawn by their probability, or sorted by it. Default: drawn in mode principal,
         sorted in mode paper.
-    restarts : int, at least 1, optional
-        Repeat at random and say how far the splits agree.
     start : {"principal", "random", "randn"}, optional
         Of mode paper: where the optimiser begins; randn is the authors' own. Default: principal.
     penalty : float, optional
