@@ -419,7 +419,7 @@ def _missing(data: Dataset, rows: Ints, right: Bools, looks: Ints) -> tuple[str,
                 (_shortfall(right, here == value), f"photos with {name} {value}", here == value)
             )
     for number in np.unique(looks) if not candidates else ():
-        candidates.append((_shortfall(right, looks == number), "photos like these", looks == number))
+        candidates.append((_shortfall(right, looks == number), "more photos of one look", looks == number))
     short, words, members = max(candidates, key=lambda each: each[0], default=(0.0, "", right))
     wrong = members & ~right
     if short <= 0.15 or wrong.sum() < 2:

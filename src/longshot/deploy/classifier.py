@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 NONE = "none of these"
 SIDE = 96  # pixels of a thumbnail
-_LARGEST_SIDE = 4096  # pixels that a network sees of a photo
 
 
 @dataclass(eq=False)
@@ -104,8 +103,6 @@ class Classifier:
                 if parts.NETWORK in files
                 else _installed(facts, folder)
             )
-            if max(network.transform.size) > _LARGEST_SIDE:
-                raise ValueError(f"its network takes photos of {network.transform.size} pixels")
         except UserError:
             raise
         except Exception as error:  # what reads tensors and networks raises classes of its own

@@ -161,16 +161,18 @@ def make_head(
     learned = {"support": rows, "label": labels}
     mean = rows.mean(0)
     if score is None:
-        assert isinstance(method, Method)
-        scores_of = lambda vectors: method.scores(one_task(rows, labels, way, vectors))[0]  # noqa: E731
         basis = torch.linalg.svd(torch.cat([rows - mean, mean[None]]), full_matrices=False).Vh
     else:  # a head that was trained may look at any direction
-        scores_of, basis = score, torch.eye(rows.shape[1])
+        basis = torch.eye(rows.shape[1])
     generator = torch.Generator().manual_seed(0)
     count = 2 * len(basis) + _PROBES
     spread = rows.std() * torch.randn(count + _PROBES, rows.shape[1], generator=generator)
     probes = rows[torch.randint(len(rows), (len(spread),), generator=generator)] + spread
-    scores = scores_of(probes)
+    if score is None:
+        assert isinstance(method, Method)
+        scores = method.scores(one_task(rows, labels, way, probes))[0]
+    else:
+        scores = score(probes)
     targets = (scores - scores.mean(1, keepdim=True)).double()
     for form in FORMS if bool(torch.isfinite(targets).all()) else ():
         inputs = shaped(probes, form, mean)
