@@ -46,7 +46,7 @@ class ShippedNetwork:
                 own.stores = {}  # each thread reads through its own copy
             for store, row in block:
                 if id(store) not in own.stores:
-                    own.stores[id(store)] = copy.deepcopy(store)
+                    own.stores[id(store)] = copy.deepcopy(store) if len(blocks) > 1 else store
                 try:
                     pixels.append(read_pixels(own.stores[id(store)], self.transform, row))
                     reasons.append("")
