@@ -99,7 +99,7 @@ def test_a_certainty_that_was_planted_comes_back(slope: float, bias: float) -> N
     chances = planted.probabilities(scores).numpy()
     labels = (generator.random(20_000)[:, None] > chances.cumsum(1)).sum(1).clip(max=4)
     certainty = fit_certainty(scores.numpy(), labels)
-    assert np.abs(certainty.probabilities(scores).numpy().max(1) - chances.max(1)).max() < 0.05
+    assert np.abs(certainty.probabilities(scores).numpy().max(1) - chances.max(1)).mean() < 0.02
     assert np.abs(chances.sum(1) - 1).max() < 1e-9
     assert np.array_equal(chances.argmax(1), scores.argmax(1).numpy())
 
