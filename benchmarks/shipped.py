@@ -4,9 +4,8 @@ KNOWN and UNKNOWN are folders of class folders that share no class. Lines of Mar
 
 - Chosen references against random ones, seen by a network that did not choose, at 1, 3 and 5 shots.
 - ``--models``: accuracy and expected calibration error of models on random references: of each draw, what a perfectly
-  calibrated model would be measured at on as many photos, and of all draws joined. The temperature is set on other
-  classes
-  than it is measured on; no photo is a reference or a near copy of one.
+  calibrated model would be measured at on as many photos, and of all draws joined. How sure a model is is set on other
+  classes than it is measured on; no photo is a reference or a near copy of one.
 - ``--open-sets``: false accepts where another half of all classes is left out in each draw.
 """
 
@@ -19,7 +18,7 @@ import torch
 
 import longshot
 from longshot.audit import find_copies
-from longshot.deploy.heads import class_halves, fit_temperature, frozen_method, make_head, open_threshold
+from longshot.deploy.heads import class_parts, fit_certainty, make_head, open_threshold, shippable
 from longshot.statistics import calibration, mean_interval
 
 RATE = 0.05
@@ -50,18 +49,17 @@ def models(name: str, folder: str, judge: str, method: str, draws: int) -> None:
             generator = np.random.default_rng(draw)
             members = [np.flatnonzero(data.labels == number) for number in range(len(data.class_ids))]
             picked = np.concatenate([generator.choice(each, shot, replace=False) for each in members])
-            head = make_head(frozen_method(method), array[picked], data.labels[picked], len(members))
+            head = make_head(shippable(method), array[picked], data.labels[picked], len(members))
             queries = np.flatnonzero(~np.isin(group, group[picked]) & (group == np.arange(len(group))))
             label = data.labels[queries].astype(np.int64)
             with torch.no_grad():
                 vectors = torch.from_numpy(array[queries])
                 scores = head.scores(vectors).numpy()
             sure = np.empty(len(label))
-            for setting in class_halves(label, draw):
-                logits = torch.from_numpy(scores[~setting].astype(float)) / fit_temperature(
-                    scores[setting], label[setting]
-                )
-                sure[~setting] = logits.softmax(1).amax(1).numpy()
+            for setting in class_parts(label, draw):
+                certainty = fit_certainty(scores[setting], label[setting])
+                values = torch.from_numpy(scores[~setting].astype(float))
+                sure[~setting] = certainty.probabilities(values).amax(1).numpy()
             right = scores.argmax(1) == label
             sure = np.minimum(sure, 1)
             fair = (
@@ -81,7 +79,7 @@ def open_sets(name: str, folder: str, unknown: str, judge: str, draws: int) -> N
     first, second = longshot.embed(folder, judge), longshot.embed(unknown, judge)
     array = np.concatenate([np.asarray(each.array, np.float32) for each in (first, second)])
     sizes = np.concatenate([np.diff(each.offsets) for each in (first, second)])
-    label, ridge = np.repeat(np.arange(len(sizes)), sizes), frozen_method("ridge")
+    label, ridge = np.repeat(np.arange(len(sizes)), sizes), shippable("ridge")
     for shot in (1, 5):
         rows = []
         for draw in range(draws):

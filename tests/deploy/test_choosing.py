@@ -6,11 +6,12 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+import torch
 
 from longshot.base import UserError
 from longshot.deploy.choosing import _compare, _deal
 from longshot.deploy.choosing_search import Looks, choose_rows, groups_of, share_photos
-from longshot.deploy.heads import class_halves, fit_temperature, open_threshold
+from longshot.deploy.heads import Certainty, class_parts, fit_certainty, open_threshold
 
 
 def clouds(classes: int, photos: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -90,22 +91,28 @@ def test_random_references_are_compared_as_counted_by_hand() -> None:
     assert np.array_equal(part.right, every[0])
 
 
-def test_a_temperature_that_was_planted_comes_back() -> None:
-    generator = np.random.default_rng(0)
-    scores = generator.normal(0, 6, (20_000, 5))
-    chances = np.exp(scores / 3) / np.exp(scores / 3).sum(1, keepdims=True)
-    labels = (generator.random(20_000)[:, None] > chances.cumsum(1)).sum(1)
-    assert fit_temperature(scores, labels) == pytest.approx(3, rel=0.1)
+@pytest.mark.parametrize(("slope", "bias"), [(1.0, 0.0), (0.6, -0.5)])
+def test_a_certainty_that_was_planted_comes_back(slope: float, bias: float) -> None:
+    """Answers that are right as often as planted slope and bias say, and otherwise as the temperature says."""
+    generator, planted = np.random.default_rng(0), Certainty(3.0, slope, bias)
+    scores = torch.from_numpy(generator.normal(0, 6, (20_000, 5)))
+    chances = planted.probabilities(scores).numpy()
+    labels = (generator.random(20_000)[:, None] > chances.cumsum(1)).sum(1).clip(max=4)
+    certainty = fit_certainty(scores.numpy(), labels)
+    assert np.abs(certainty.probabilities(scores).numpy().max(1) - chances.max(1)).mean() < 0.02
+    assert np.abs(chances.sum(1) - 1).max() < 1e-9
+    assert np.array_equal(chances.argmax(1), scores.argmax(1).numpy())
 
 
 def test_a_threshold_lets_the_rate_of_absent_classes_pass() -> None:
-    """On independent similarities the share of new photos above it is the rate; classes are halved without overlap."""
+    """On independent similarities the share of new photos above it is the rate; parts share no class."""
     generator = np.random.default_rng(0)
     labels = np.repeat(np.arange(100), 50)
     threshold = open_threshold(generator.normal(0, 1, (5_000, 100)), labels, 0.1)
     assert (generator.normal(0, 1, (5_000, 99)).max(1) >= threshold).mean() == pytest.approx(0.1, abs=0.02)
-    first, second = class_halves(labels, 0)
-    assert not set(labels[first]) & set(labels[second]) and (first | second).all()
+    parts = list(class_parts(labels, 0))
+    assert all(not set(labels[part]) & set(labels[~part]) for part in parts)
+    assert (sum(~part for part in parts) == 1).all()
 
 
 def test_every_pair_of_groups_is_apart() -> None:

@@ -20,43 +20,9 @@ import longshot
 from longshot.base import UserError
 from longshot.deploy import Classifier
 from longshot.deploy.model_card import SCRIPT
+from plain_pictures import picture
 
-COLOURS = {
-    "red": (170, 90, 90),
-    "green": (90, 170, 90),
-    "blue": (90, 90, 170),
-    "grey": (120, 120, 120),
-    "teal": (80, 140, 140),
-}
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def picture(colour: tuple[int, int, int], generator: np.random.Generator) -> Image.Image:
-    values = np.array(colour) + generator.normal(0, 30, 3) + generator.normal(0, 20, (40, 52, 3))
-    return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8))
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """photos/, refs.json of three photos a class, and a model of them."""
-    folder = tmp_path_factory.mktemp("shipped")
-    generator = np.random.default_rng(0)
-    for name, colour in COLOURS.items():
-        (folder / "photos" / name).mkdir(parents=True)
-        for number in range(14):
-            picture(colour, generator).save(folder / "photos" / name / f"{number}.png")
-    longshot.choose(
-        folder / "photos", shot=3, backbones="pixels", judge="pixels", draws=5, out=folder / "refs.json"
-    )
-    longshot.fit(folder / "photos", references=folder / "refs.json", backbone="pixels", out=folder / "model")
-    return folder
-
-
-@pytest.fixture
-def copy(world: Path, tmp_path: Path) -> Path:
-    """A model that a test may change."""
-    shutil.copytree(world / "model", tmp_path / "model")
-    return tmp_path / "model"
 
 
 def test_a_saved_model_answers_as_the_one_that_was_fitted(world: Path) -> None:
@@ -70,14 +36,14 @@ def test_answers_are_those_of_the_method_on_the_same_vectors(world: Path) -> Non
     """The closed form of the head against the method itself, through evaluation's own batches."""
     import torch
 
-    from longshot.deploy.heads import frozen_method, one_task
+    from longshot.deploy.heads import one_task, shippable
 
     model = Classifier.open(world / "model")
     features = longshot.embed(world / "photos", "pixels", dtype="float32")
     data = longshot.open_dataset(world / "photos")
     batch = one_task(model.head.support, model.head.label, 5, torch.from_numpy(np.array(features.array)))
-    scores = frozen_method("simpleshot").scores(batch)[0]
-    expected = (scores / model.head.temperature).softmax(1).numpy()
+    scores = shippable("simpleshot").scores(batch)[0]
+    expected = model.head.certainty.probabilities(scores).numpy()
     assert np.abs(model.predict(data).probabilities - expected).max() < 1e-3
     assert (model.predict(data).probabilities.argmax(1) == expected.argmax(1)).all()
 
@@ -127,9 +93,7 @@ def test_references_that_changed_are_named(world: Path, tmp_path: Path) -> None:
     shutil.copytree(world / "photos", tmp_path / "photos")
     key = json.loads((world / "refs.json").read_text())["references"][0]["key"]
     Image.new("RGB", (9, 9)).save(tmp_path / "photos" / key)
-    with pytest.raises(
-        UserError, match=rf"1 reference of 15 is not in 'photos' as it was chosen \('{key}'\)"
-    ):
+    with pytest.raises(UserError, match=rf"'photos' lacks 1 reference of 15 as chosen \('{key}'\)"):
         longshot.fit(tmp_path / "photos", references=world / "refs.json", backbone="pixels")
 
 
@@ -242,28 +206,52 @@ def test_the_exported_resize_is_pillows_to_the_last_bit(text: str) -> None:
     [
         ("tim", "looks at all photos of a question together"),
         ("finetune-all", "has a setting to choose"),
+        ("maml(steps=1, lr=0.1)", "adapts the network anew to every question"),
     ],
 )
-def test_methods_that_cannot_be_shipped_say_why(world: Path, method: str, sentence: str) -> None:
-    network = "cnn4(width=4)" if method != "tim" else "pixels"
+def test_methods_that_cannot_be_shipped_say_why(
+    world: Path, network: str, method: str, sentence: str
+) -> None:
     with pytest.raises(UserError, match=sentence):
-        longshot.fit(
-            world / "photos",
-            references=world / "refs.json",
-            backbone="pixels" if method == "tim" else _network(network, world),
-            method=method,
-        )
+        longshot.fit(world / "photos", references=world / "refs.json", backbone=network, method=method)
 
 
-def _network(call: str, world: Path) -> str:
-    """A saved network of random weights."""
-    from longshot.models import get_network, save_checkpoint
+@pytest.mark.parametrize(
+    "method", ["finetune-all(lr=0.001, steps=2)", "md-transfer(steps=2)", "bit(steps=2)"]
+)
+def test_an_adapted_network_is_shipped(world: Path, network: str, tmp_path: Path, method: str) -> None:
+    """The opened folder, and the exported file, answer as the method itself does on the same references."""
+    import onnxruntime
+    import torch
 
-    folder = world / "network"
-    if not folder.exists():
-        story = {"preprocessing": "decode|resize(32,32)|normalize(0.5,0.5)"}
-        save_checkpoint(folder, get_network("cnn4", size=(32, 32)), story)
-    return str(folder)
+    from longshot.base import ImageTask
+    from longshot.deploy.heads import shippable
+    from longshot.models import adaptable, prepare_fixed_norms, read_pixels
+
+    references = world / "refs.json"
+    longshot.fit(
+        world / "photos", references=references, backbone=network, method=method, out=tmp_path / "model"
+    )
+    model = Classifier.open(tmp_path / "model")
+    data = longshot.open_dataset(world / "photos")
+    source = adaptable(network, method, "cpu")
+    module = source.network().cpu()
+    prepare_fixed_norms(module)
+    keys = data.keys.to_pylist()
+    rows = [*(keys.index(each.key) for each in model.references), 0, 20, 40, 60]
+    pixels = np.stack([read_pixels(data.store, source.transform, row) for row in rows])
+    images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 127.5 - 1
+    task = ImageTask(images[:-4], model.head.label, images[-4:], 5, seed=0)
+    with torch.no_grad():
+        scores = shippable(method).scores([task], module)[0]
+    expected = model.head.certainty.probabilities(scores).numpy()
+    answers = model.predict([data.image(row) for row in rows[-4:]])
+    assert np.abs(answers.probabilities - expected).max() < 1e-3
+    session = onnxruntime.InferenceSession(model.export(tmp_path / "one.onnx"))
+    shipped = [session.run(None, {"pixels": np.asarray(data.image(row))})[0] for row in rows[-4:]]
+    assert np.abs(np.stack(shipped) - answers.probabilities).max() < 1e-4
+    with pytest.raises(UserError, match="adapted the network to its classes"):
+        model.add("red", world / "photos" / "red" / "9.png")
 
 
 def test_a_model_is_checked_itself(world: Path, tmp_path: Path, run_cli: Run) -> None:
@@ -302,13 +290,7 @@ def test_the_estimator_passes_scikit_learns_checks() -> None:
     assert len(outcomes) > 40
 
 
-def test_the_estimator_does_without_scikit_learn() -> None:
-    code = (
-        "import sys; sys.modules['sklearn'] = sys.modules['sklearn.utils'] = "
-        "sys.modules['sklearn.utils.validation'] = None;"
-        "import numpy as np; from longshot.deploy import FewShotClassifier as F;"
-        "X = np.array([[0, 1.], [.1, 1], [1, 0], [1, .1]]); print(F().fit(X, ['a', 'a', 'b', "
-        "'b']).predict(X[:1]).tolist())"
-    )
+def test_the_estimator_says_that_it_needs_scikit_learn() -> None:
+    code = "import sys; sys.modules['sklearn'] = None; import longshot; longshot.FewShotClassifier"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "['a']\n", done.stderr
+    assert "FewShotClassifier is an estimator of scikit-learn, which is not installed" in done.stderr

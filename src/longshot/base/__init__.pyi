@@ -81,6 +81,7 @@ from .errors import span as span  # The range of a number, with at most one deci
 from .errors import speak_as as speak_as  # Let sentences and notes mention parameters and calls as `face` writes them
 from .files import LockBusy as LockBusy  # Another process holds the lock
 from .files import atomic as atomic  # Yield a temporary path that takes the place of `path` when the block ends well
+from .files import remove_at_exit as remove_at_exit  # Delete a folder when this process ends
 from .files import cache_dir as cache_dir  # A folder of the cache to write into
 from .files import cache_places as cache_places  # Where the cache is read from, in order
 from .files import canonical_json as canonical_json  # JSON with sorted keys and no white space

@@ -33,7 +33,7 @@ from longshot.base import (
 )
 from longshot.deploy.choosing_search import Looks, choose_rows, share_photos
 from longshot.deploy.fitting import default_network
-from longshot.models import suspects_of
+from longshot.models import default_networks, suspects_of
 from longshot.statistics import Interval, mean_interval
 
 if TYPE_CHECKING:
@@ -268,14 +268,12 @@ def _choosers(backbones: Any, certifier: str) -> list[str]:
     """Return the networks that choose; without any, those that are installed beside the certifying one."""
     if backbones is not None and backbones != () and backbones != []:  # a command gives none as ()
         return [backbones] if isinstance(backbones, str) else list(backbones)
-    rows = longshot.list_backbones()
-    names = [row["name"] for row in rows if row["name"].startswith("efficientnet-lite") and row["installed"]]
-    if not [name for name in names if name != certifier]:
+    names = [name for name in default_networks() if name not in (certifier, "pixels")]
+    if not names:
         note(
             f"'{certifier}' chooses and certifies: no other network is installed, so the gain is that of its own choice"
         )
-        return [certifier]
-    return [name for name in names if name != certifier]
+    return names or [certifier]
 
 
 def _usable(clean: Bools, labels: NDArray[Any], pool: Bools | None = None) -> Bools:
@@ -421,7 +419,7 @@ def _missing(data: Dataset, rows: Ints, right: Bools, looks: Ints) -> tuple[str,
                 (_shortfall(right, here == value), f"photos with {name} {value}", here == value)
             )
     for number in np.unique(looks) if not candidates else ():
-        candidates.append((_shortfall(right, looks == number), "photos like these", looks == number))
+        candidates.append((_shortfall(right, looks == number), "more photos of one look", looks == number))
     short, words, members = max(candidates, key=lambda each: each[0], default=(0.0, "", right))
     wrong = members & ~right
     if short <= 0.15 or wrong.sum() < 2:

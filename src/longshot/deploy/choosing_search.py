@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.cluster.vq import kmeans2
 
 from longshot.base import Bools, Floats, Ints
 
@@ -134,15 +136,9 @@ def groups_of(rows: NDArray[np.float32], count: int, seed: int) -> Ints:
     for _ in range(count - 1):  # the farthest row starts the next group
         apart = ((rows[:, None] - centres[None]) ** 2).sum(2).min(1)
         centres = np.concatenate([centres, rows[[int(apart.argmax())]]])
-    group = np.zeros(len(rows), np.int64)
-    for _ in range(_MEANS):
-        fresh = ((rows[:, None] - centres[None]) ** 2).sum(2).argmin(1)
-        if (fresh == group).all() and _ > 0:
-            break
-        group = fresh
-        centres = np.stack(
-            [rows[group == c].mean(0) if (group == c).any() else centres[c] for c in range(len(centres))]
-        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of groups that became empty
+        group = kmeans2(rows, centres, _MEANS, minit="matrix")[1]
     return np.unique(group, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 

@@ -18,11 +18,11 @@ from torch.nn.functional import normalize
 from longshot.base import UserError, count, first, read_json
 from longshot.data import encoded_of
 from longshot.deploy import model_folder as parts
-from longshot.deploy.heads import SCORES, Head, frozen_method, make_head
+from longshot.deploy.heads import SUPPORT, Certainty, Head, make_head, shippable
 from longshot.deploy.model_folder import ModelFacts, Reference, References
 from longshot.deploy.photo_sources import Photos, list_photos
 from longshot.deploy.shipped_network import ShippedNetwork, backbone_network, onnx_network
-from longshot.models import Backbone, open_backbone
+from longshot.models import Backbone, Method, is_own_method, open_backbone
 from longshot.reports import thumbnail
 
 if TYPE_CHECKING:
@@ -94,13 +94,24 @@ class Classifier:
         files = parts.read_files(folder)
         facts = read_json(ModelFacts, folder / parts.MODEL, f"The model {folder}: {parts.MODEL}")
         listed = read_json(References, folder / parts.REFERENCES, f"The model {folder}: {parts.REFERENCES}")
-        method = None if facts.form == SCORES else frozen_method(facts.method)
-        head = Head(facts.form, load(files[parts.HEAD]), method)
-        head.temperature = facts.temperature
-        if parts.NETWORK in files:
-            network = onnx_network(files[parts.NETWORK], facts.network.preprocessing)
-        else:
-            network = _installed(facts, folder)
+        method = stored_method(facts.method) if facts.form == SUPPORT else None
+        try:
+            tensors = load(files[parts.HEAD])
+            _check_tensors(tensors, facts, listed)
+            network = (
+                onnx_network(files[parts.NETWORK], facts.network.preprocessing)
+                if parts.NETWORK in files
+                else _installed(facts, folder)
+            )
+        except UserError:
+            raise
+        except Exception as error:  # what reads tensors and networks raises classes of its own
+            reason = " ".join(str(error).split())[:200].rstrip(".")
+            raise UserError(
+                f"The model {folder} is damaged: {reason}", "fit it again with {fit(FOLDER)}"
+            ) from error
+        head = Head(facts.form, tensors, method)
+        head.certainty = Certainty(*facts.certainty)
         return cls(facts, network, head, list(listed.references), folder)
 
     def save(self, folder: str | Path) -> None:
@@ -121,8 +132,11 @@ class Classifier:
             references=tuple(self.references),
         )
         tensors = {name: tensor.contiguous() for name, tensor in self.head.tensors().items()}
+        facts = self.facts.model_copy(
+            update={"form": self.head.form, "certainty": tuple(self.head.certainty)}
+        )
         files = {
-            parts.MODEL: parts.as_json(self.facts),
+            parts.MODEL: parts.as_json(facts),
             parts.HEAD: save(tensors),
             parts.REFERENCES: parts.as_json(listed),
             parts.CARD: card_markdown(self).encode(),
@@ -156,16 +170,14 @@ class Classifier:
         vectors = torch.from_numpy(values)
         readable = np.array([position for position in range(len(listed)) if position not in bad], np.int64)
         probabilities = np.full((len(listed), len(self.classes)), np.nan)
-        similarity, near = np.full(len(listed), np.nan), np.zeros((len(listed), 0), np.int64)
+        similarity = np.full(len(listed), np.nan)
+        near = np.zeros((len(listed), min(nearest, len(self.references))), np.int64)
         if len(readable):
             chances, similar = self.head(vectors)
             probabilities[readable], similarity[readable] = chances.numpy(), similar.numpy()
-            if self.head.form != SCORES and nearest:
-                units = normalize(self.head.support - self.head.mean, dim=1)
-                sides = normalize(vectors - self.head.mean, dim=1) @ units.T
-                nearest_rows = sides.topk(min(nearest, len(units)), dim=1).indices.numpy()
-                near = np.zeros((len(listed), nearest_rows.shape[1]), np.int64)
-                near[readable] = nearest_rows
+            units = normalize(self.head.support - self.head.mean, dim=1)
+            sides = normalize(vectors - self.head.mean, dim=1) @ units.T
+            near[readable] = sides.topk(near.shape[1], dim=1).indices.numpy()
         return Predictions(
             self,
             [name for name, _ in listed],
@@ -193,7 +205,7 @@ class Classifier:
     def add(self, class_id: str, photos: Photos) -> Classifier:
         """Add references to a class, which may be new, without retraining; return the model itself.
 
-        Temperature and threshold stay as they were measured; the card says what was changed since.
+        Certainty and threshold stay as they were measured; the card says what was changed since.
 
         Parameters
         ----------
@@ -202,13 +214,13 @@ class Classifier:
         photos : see ``predict``
             Its reference photos.
         """
+        method = self._extendable()
         listed = list_photos(photos)
-        values, bad = self.network.vectors([photo for _, photo in self._extendable(listed)])
+        values, bad = self.network.vectors([photo for _, photo in listed])
         if bad:
-            position, reason = next(iter(bad.items()))
             raise UserError(
                 f"{count(len(bad), 'reference')} of {len(listed):,} cannot be read (first: "
-                f"{listed[position][0]}: {reason})",
+                f"{listed[min(bad)][0]}: {bad[min(bad)]})",
                 "mend or remove them",
             )
         fresh = [_reference(class_id, name, store, row) for name, (store, row) in listed]
@@ -221,10 +233,10 @@ class Classifier:
             )
         classes = self.classes if class_id in self.classes else (*self.classes, class_id)
         support = np.concatenate([self.head.support.numpy(), values])
-        self._relearn(
-            [*self.references, *fresh], support, classes, f"{count(fresh, 'photo')} of '{class_id}' added"
+        references = [*self.references, *fresh]
+        return self._relearn(
+            method, references, support, classes, f"{count(fresh, 'photo')} of '{class_id}' added"
         )
-        return self
 
     def remove(self, class_id: str) -> Classifier:
         """Remove a class with its references, without retraining; return the model itself.
@@ -234,45 +246,75 @@ class Classifier:
         class_id : str
             A class of the model; two must stay.
         """
-        self._extendable([])
+        method = self._extendable()
         if class_id not in self.classes or len(self.classes) < 3:
             why = "it is none of them" if class_id not in self.classes else "2 must stay"
             raise UserError(
                 f"'{class_id}' cannot be removed from {count(self.classes, 'class', 'classes')}: {why}."
             )
-        staying = [
-            position for position, reference in enumerate(self.references) if reference.class_id != class_id
-        ]
+        staying = [at for at, reference in enumerate(self.references) if reference.class_id != class_id]
         remaining = tuple(name for name in self.classes if name != class_id)
         support = self.head.support.numpy()[staying]
-        self._relearn(
-            [self.references[position] for position in staying], support, remaining, f"'{class_id}' removed"
+        return self._relearn(
+            method, [self.references[at] for at in staying], support, remaining, f"'{class_id}' removed"
         )
-        return self
 
-    def _extendable(self, photos: Any) -> Any:
-        """Return the photos; UserError where the method adapted the network itself."""
-        if self.head.form == SCORES:
+    def _extendable(self) -> Method:
+        """Return the method; UserError where it adapted the network itself."""
+        method = stored_method(self.facts.method)
+        if not isinstance(method, Method):
             raise UserError(
                 f"The method {self.facts.method} adapted the network to its classes, so none can be added or removed",
                 "fit again, or choose a {method} that keeps the network, such as ridge",
             )
-        return photos
+        return method
 
     def _relearn(
-        self, references: list[Reference], support: Any, classes: tuple[str, ...], change: str
-    ) -> None:
+        self, method: Method, references: list[Reference], support: Any, classes: tuple[str, ...], change: str
+    ) -> Classifier:
         """Let the method learn from other references; the vectors of those that stay are at hand."""
         label = np.array([classes.index(reference.class_id) for reference in references])
         order = np.argsort(label, kind="stable")
-        method = frozen_method(self.facts.method)
+        certainty = self.head.certainty
         self.head = make_head(method, support[order], label[order], len(classes))
-        self.head.temperature = self.facts.temperature
+        self.head.certainty = certainty
         self.references = [references[position] for position in order]
         version = self.facts.version + 1
-        changes = {"classes": classes, "form": self.head.form, "version": version}
+        history = (*self.facts.history, f"version {version}: {change}")
         self.facts = self.facts.model_copy(
-            update={**changes, "history": (*self.facts.history, f"version {version}: {change}")}
+            update={"classes": classes, "version": version, "history": history}
+        )
+        return self
+
+
+def stored_method(text: str) -> Any:
+    """Return the method that a model names; UserError for one whose code a model does not hold."""
+    if is_own_method(text.partition("(")[0]):
+        raise UserError(
+            f"The model was fitted with the method '{text}', which is code that no model holds",
+            "fit again with a {method} of Longshot's, such as ridge",
+        )
+    return shippable(text)
+
+
+def _check_tensors(tensors: dict[str, Any], facts: ModelFacts, listed: References) -> None:
+    """Raise ValueError where the tensors of a head do not fit the classes and references of a model."""
+    classes, references = len(facts.classes), len(listed.references)
+    shapes = {name: tuple(tensors[name].shape) for name in ("support", "label", "weight", "bias")}
+    width = 0 if facts.form == SUPPORT else shapes["support"][-1]
+    needed = {
+        "support": (references, shapes["support"][-1]),
+        "label": (references,),
+        "weight": (classes, width),
+        "bias": (classes,),
+    }
+    kinds = [str(tensors[name].dtype).removeprefix("torch.") for name in needed]
+    if shapes != needed or kinds != ["float32", "int64", "float32", "float32"] or not references:
+        raise ValueError(f"{parts.HEAD} holds {shapes}, and {needed} is needed")
+    numbers = {class_id: number for number, class_id in enumerate(facts.classes)}
+    if [numbers.get(each.class_id) for each in listed.references] != tensors["label"].tolist():
+        raise ValueError(
+            f"the references of {parts.HEAD} have other classes than those of {parts.REFERENCES}"
         )
 
 
@@ -293,6 +335,11 @@ def make_references(class_ids: Sequence[str], dataset: Any, rows: Any) -> list[R
 def _installed(facts: ModelFacts, folder: Path) -> ShippedNetwork:
     """Open the backbone that a model names; UserError where another network is called so here."""
     named = facts.network
+    if "torch:" in named.name:
+        raise UserError(
+            f"The model {folder} names the network '{named.name}', which is code that no model holds",
+            "fit again with a {backbone} that can be exported, such as efficientnet-lite0",
+        )
     backbone = open_backbone(named.name, "cpu", engine="torch")
     if not isinstance(backbone, Backbone) or backbone.weights_hash != named.weights_hash:
         raise UserError(

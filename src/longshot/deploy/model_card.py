@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from longshot.base import count, escape_markdown
+from longshot.deploy.heads import SUPPORT
 from longshot.reports import Column, Section, Sheet, class_names, make_sheet, markdown, terminal, write_page
-from longshot.statistics import Interval, percent, plus_minus
+from longshot.statistics import percent
 
 if TYPE_CHECKING:
     from longshot.deploy.classifier import Classifier
@@ -39,6 +40,7 @@ def facts_of(model: Classifier) -> list[tuple[str, str]]:
         if model.network.onnx
         else "named only: whoever opens the model needs it installed"
     )
+    closed = ", its scores in closed form" if model.head.form != SUPPORT else ""
     lines = [
         ("version", f"{facts.version}, by Longshot {facts.longshot}"),
         (
@@ -46,59 +48,56 @@ def facts_of(model: Classifier) -> list[tuple[str, str]]:
             f"{len(model.classes):,}, {count(model.references, 'reference photo')} of {facts.dataset}",
         ),
         ("network", f"{facts.network.name}, {holds}"),
-        (
-            "method",
-            f"{facts.method}{', its scores in closed form' if facts.form in ('plain', 'unit', 'centred') else ''}",
-        ),
+        ("method", f"{facts.method}{closed}"),
     ]
-    if "ece" not in card:
-        lines.append(("measured", f"nothing: {card['photos']:,} photos beside the references"))
+    if card.accuracy is None or card.false_accepts is None or card.accepted is None:
+        lines.append(("measured", f"nothing: {card.photos:,} photos beside the references"))
     else:
         lines += [
-            ("measured on", f"{count(card['photos'], 'photo')}: {card['evidence']}"),
-            ("accuracy", f"{estimate(card['accuracy'])} %, if every photo is one of the classes"),
-            ("calibration", f"expected error {percent(card['ece'])} points, on classes that did not set it"),
+            ("measured on", f"{count(card.photos, 'photo')}: {card.evidence}"),
+            ("accuracy", f"{card.accuracy.text()} %, if every photo is one of the classes"),
+            ("calibration", f"expected error {percent(card.ece)} points, on classes that did not set it"),
             ("none of these", f"{percent(facts.false_accept)} % of photos of absent classes may be accepted; "
-             f"{estimate(card['false_accepts'])} % were, of classes that did not set the threshold"),
-            ("accepted", f"{estimate(card['accepted'])} % of photos of its own classes"),
+             f"{card.false_accepts.text()} % were, of classes that did not set the threshold"),
+            ("accepted", f"{card.accepted.text()} % of photos of its own classes"),
         ]  # fmt: skip
     lines += [("changed since", change) for change in facts.history]
     return lines
 
 
-def estimate(values: dict[str, Any]) -> str:
-    """Return an interval from a card as text."""
-    interval = Interval(**values)
-    return plus_minus(interval.mean, interval.half)
+def fact_sheet(model: Classifier) -> Sheet:
+    """Return the same as a table."""
+    columns = [Column("Fact", lambda line: line[0]), Column("Value", lambda line: line[1])]
+    return make_sheet(columns, facts_of(model), labels=2, aria="What the model is")
 
 
 def class_sheet(model: Classifier, most: int | None = None) -> Sheet:
     """Return the table of classes, the worst first."""
-    ids = list(model.classes) + [row["class"] for row in model.facts.card.get("classes", ())]
-    names = dict(zip(dict.fromkeys(ids), class_names(list(dict.fromkeys(ids))), strict=True))
+    rows = model.facts.card.classes
+    ids = list(dict.fromkeys([*model.classes, *(row.class_id for row in rows)]))  # one may be removed by now
+    names = dict(zip(ids, class_names(ids), strict=True))
     columns = (
-        Column("Class", lambda row: names[row["class"]], key="class"),
-        Column("Accuracy %", lambda row: row["accuracy"], "percent", key="accuracy"),
-        Column("95 % interval", lambda row: (row["low"], row["high"]), "percent", key=("low", "high")),
-        Column("Photos", lambda row: row["photos"], "count", key="photos"),
-        Column("Most often taken for", lambda row: names.get(row["taken_for"], "–"), key="taken_for"),
+        Column("Class", lambda row: names[row.class_id], key="class"),
+        Column("Accuracy %", lambda row: row.accuracy, "percent", key="accuracy"),
+        Column("95 % interval", lambda row: (row.low, row.high), "percent", key=("low", "high")),
+        Column("Photos", lambda row: row.photos, "count", key="photos"),
+        Column("Most often taken for", lambda row: names.get(row.taken_for, "–"), key="taken_for"),
     )
-    rows = model.facts.card.get("classes", [])
     return make_sheet(columns, rows[:most], "Classes, the worst first", labels=1)
 
 
 def screen(model: Classifier) -> str:
     """Return what the terminal shows."""
     lines = "\n".join(f"{name:<14} {text}" for name, text in facts_of(model))
-    return f"{lines}\n\n{terminal(class_sheet(model, _WORST))}" if "ece" in model.facts.card else lines
+    return f"{lines}\n\n{terminal(class_sheet(model, _WORST))}" if model.facts.card.classes else lines
 
 
 def card_markdown(model: Classifier) -> str:
     """Return card.md."""
     facts = model.facts
     lines = [f"- **{name}**: {escape_markdown(text)}" for name, text in facts_of(model)]
-    versions = ", ".join(f"{name} {version}" for name, version in facts.card.get("versions", {}).items())
-    table = [markdown(class_sheet(model)), ""] if "ece" in facts.card else []
+    versions = ", ".join(f"{name} {version}" for name, version in facts.card.versions.items())
+    table = [markdown(class_sheet(model)), ""] if facts.card.classes else []
     return "\n".join(
         [
             f"# A classifier of {escape_markdown(facts.dataset)}",
@@ -125,22 +124,16 @@ def card_markdown(model: Classifier) -> str:
 def card_page(model: Classifier) -> str:
     """Return card.html: the same with the references as pictures."""
     names = dict(zip(model.classes, class_names(model.classes), strict=True))
-    groups = []
-    for class_id in model.classes:
-        own = [each for each in model.references[:_PICTURED] if each.class_id == class_id]
-        if own:
-            groups.append(
-                {
-                    "heading": names[class_id],
-                    "pictures": [{"source": each.thumbnail, "key": each.key} for each in own],
-                }
-            )
-    facts = [Column("Fact", lambda line: line[0]), Column("Value", lambda line: line[1])]
-    summary = {"sheet": make_sheet(facts, facts_of(model), labels=2, aria="What the model is")}
-    sections = [Section("facts", "What it is and what was measured", summary, "sheet")]
-    if "ece" in model.facts.card:
+    pictures: dict[str, list[dict[str, str]]] = {class_id: [] for class_id in model.classes}
+    for each in model.references[:_PICTURED]:
+        pictures[each.class_id].append({"source": each.thumbnail, "key": each.key})
+    groups = [{"heading": names[each], "pictures": own} for each, own in pictures.items() if own]
+    more = len(model.references) - _PICTURED
+    title = "References" if more <= 0 else f"The first {_PICTURED:,} of {len(model.references):,} references"
+    sections = [Section("facts", "What it is and what was measured", {"sheet": fact_sheet(model)}, "sheet")]
+    if model.facts.card.classes:
         sections.append(Section("classes", "Classes", {"sheet": class_sheet(model)}, "sheet"))
-    sections.append(Section("references", "References", {"groups": groups}, "dataset_odd"))
+    sections.append(Section("references", title, {"groups": groups}, "dataset_odd"))
     counts = [count(model.classes, "class", "classes"), count(model.references, "reference")]
     return write_page(
         f"Model of {model.facts.dataset}", sections, counts=counts, style="dataset.css", sortable=True

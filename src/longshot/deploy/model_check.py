@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import torch
@@ -29,17 +28,25 @@ from longshot.base import (
 from longshot.data import Dataset, image_digests, reopen_dataset
 from longshot.deploy.classifier import Classifier
 from longshot.deploy.deploy_commands import refuse_options
+from longshot.deploy.fitting import per_class
 from longshot.deploy.heads import nearest_other
-from longshot.deploy.model_card import class_sheet, estimate, facts_of
-from longshot.reports import Column, Section, Sheet, make_sheet, markdown, terminal, write_page
+from longshot.deploy.model_card import class_sheet, fact_sheet
+from longshot.reports import (
+    JUNIT_OPENING,
+    Column,
+    Section,
+    Sheet,
+    junit,
+    make_sheet,
+    markdown,
+    terminal,
+    write_page,
+)
 from longshot.statistics import Interval, mean_interval, percent
 
-_HEADING, _SUITE = (
-    "# Check of the model ",
-    '<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="longshot check model"',
-)
+_HEADING = "# Check of the model "
 _MARKDOWN = OutputKind("table", {".md": starts_with(_HEADING)})
-_JUNIT = OutputKind("record of tests", {".xml": starts_with(_SUITE)})
+_JUNIT = OutputKind("record of tests", {".xml": starts_with(JUNIT_OPENING)})
 PAGE_NAME = "check.html"
 _QUERIES = 10  # photos of each class of a task
 _WORST = 10  # classes on a screen
@@ -112,11 +119,10 @@ class ModelCheck:
     def record(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
         measured = [{**asdict(row), "accuracy": row.accuracy.as_dict()} for row in self.measured]
-        classes = self.model.facts.card["classes"]
         return {
             "model": self.model.facts.dataset,
             "measured": measured,
-            "classes": classes,
+            "classes": [row.model_dump() for row in self.model.facts.card.classes],
             "need": self.need,
             "verdict": self.verdict,
         }
@@ -133,36 +139,25 @@ class ModelCheck:
 
     def to_junit(self) -> str:
         """Return the verdict and the classes below what is needed as JUnit's XML."""
-        need = self.need or 0.0
-        cases = [("all classes", self.verdict_line() if self.verdict in ("failed", "undecided") else "")]
-        for row in self.model.facts.card["classes"]:
-            low = row["high"] < need
-            cases.append(
-                (
-                    row["class"],
-                    f"{row['class']}: {percent(row['accuracy'])} %, below {percent(need)} %" if low else "",
-                )
-            )
-        text = f'{_SUITE} tests="{len(cases)}" failures="{sum(bool(why) for _, why in cases)}">\n'
-        for name, why in cases:
-            body = f"><failure message={quoteattr(why)}>{escape(why)}</failure></testcase>" if why else "/>"
-            text += (
-                f"  <testcase classname={quoteattr(self.model.facts.dataset)} name={quoteattr(name)}{body}\n"
-            )
-        return f"{text}</testsuite>\n"
+        name, need = self.model.facts.dataset, self.need or 0.0
+        cases = [
+            (name, "all classes", self.verdict_line() if self.verdict in ("failed", "undecided") else "")
+        ]
+        for row in self.model.facts.card.classes:
+            below = f"{row.class_id}: {percent(row.accuracy)} %, below {percent(need)} %"
+            cases.append((name, row.class_id, below if row.high < need else ""))
+        return junit("check model", cases)
 
     def page(self) -> str:
         """Return the page as one text."""
-        facts = [Column("Fact", lambda line: line[0]), Column("Value", lambda line: line[1])]
         verdict = {
             "lines": [line for line in (self.verdict_line(), *self.lines) if line],
             "sheet": self.sheet(),
         }
-        model = {"sheet": make_sheet(facts, facts_of(self.model), labels=2, aria="What the model is")}
         sections = [
             Section("verdict", "What the shipped model does", verdict, "choice_worth"),
             Section("classes", "Classes", {"sheet": class_sheet(self.model)}, "sheet"),
-            Section("facts", "What it is", model, "sheet"),
+            Section("facts", "What it is", {"sheet": fact_sheet(self.model)}, "sheet"),
         ]
         return write_page(
             f"Check of the model of {self.model.facts.dataset}",
@@ -219,9 +214,7 @@ def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
     right = (scores.argmax(1) == label).astype(float)
     measured = [ModelMeasured("all its classes at once", len(model.classes), mean_interval(right))]
     measured += _tasks(model, scores, label, settings["tasks"], settings["seed"])
-    from longshot.deploy.fitting import per_class
-
-    card = {**model.facts.card, "classes": per_class(scores, label, model.classes)}
+    card = model.facts.card.model_copy(update={"classes": per_class(scores, label, model.classes)})
     model.facts = model.facts.model_copy(update={"card": card})
     threshold = -np.inf if model.facts.threshold is None else model.facts.threshold
     lines = (
@@ -230,7 +223,7 @@ def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
         f"{percent(float((nearest_other(similarity, label) >= threshold).mean()))} % would be accepted "
         f"if their class were absent",
         *([f"{len(bad):,} photos cannot be read and are left out"] if bad else []),
-        *([f"on its card: {estimate(card['accuracy'])} %"] if "accuracy" in card else []),
+        *([f"on its card: {card.accuracy.text()} %"] if card.accuracy is not None else []),
     )
     checked = ModelCheck(model, measured, settings["need"], lines)
     if settings["out"] is not None:

@@ -2,16 +2,19 @@
 
 ``model.json`` says what the model is, ``head.safetensors`` what it learned, ``references.json`` its reference photos by
 digest with thumbnails, ``network.onnx`` the network where it could be exported. ``card.md`` and ``card.html`` are for
-people. ``manifest.json`` holds the digest of each. Nothing of it runs code when it is read.
+people. ``manifest.json`` holds the digest of each. Nothing of it runs code when it is read, whoever made it: only files
+of these names are opened, none through a link, and none larger than a model needs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
@@ -20,16 +23,19 @@ from longshot.base import (
     LooseRecord,
     Record,
     UserError,
+    atomic,
     claim_folder,
-    deliver_text,
     hash_json,
     json_text,
     read_json,
 )
+from longshot.statistics import Interval
 
 MODEL, MANIFEST, HEAD = "model.json", "manifest.json", "head.safetensors"
 REFERENCES, NETWORK, CARD, PAGE = "references.json", "network.onnx", "card.md", "card.html"
 _NEEDED = (MODEL, HEAD, REFERENCES)
+_LARGEST = {MANIFEST: 1 << 16, MODEL: 1 << 26, NETWORK: 1 << 31}  # bytes; an ONNX file has no more than 2 GB
+_REMEDY = "copy the model again, or fit it again with {fit(FOLDER)}"
 
 
 class Reference(Record):
@@ -38,7 +44,7 @@ class Reference(Record):
     class_id: str
     key: str
     digest: str
-    thumbnail: str = ""  # a data URI
+    thumbnail: str = Field("", pattern=r"^(data:image/webp;base64,[A-Za-z0-9+/=]*)?$")
 
 
 class References(Record):
@@ -63,23 +69,68 @@ class NetworkFacts(Record):
     engine: str
 
 
+class Estimate(Record):
+    """A mean with its interval, as it is stored."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+
+    @classmethod
+    def of(cls, interval: Interval) -> Self:
+        """Store an interval."""
+        return cls(mean=interval.mean, low=interval.low, high=interval.high, n=interval.n)
+
+    def text(self) -> str:
+        """Return the mean in per cent, with half its interval."""
+        return Interval(self.mean, self.low, self.high, self.n).text()
+
+
+class ClassMeasured(Record):
+    """What was measured of one class: its accuracy with Wilson's interval."""
+
+    class_id: str
+    photos: int
+    accuracy: float
+    low: float
+    high: float
+    taken_for: str = ""
+
+
+class Card(Record):
+    """What was measured of a model, and on what; of too few photos nothing was."""
+
+    photos: int
+    references: int = 0
+    images: int = 0
+    evidence: str = ""  # where the photos come from, in words
+    versions: dict[str, str] = Field(default_factory=dict)
+    accuracy: Estimate | None = None
+    ece: float | None = None
+    confidence_gap: float | None = None
+    false_accepts: Estimate | None = None
+    accepted: Estimate | None = None
+    classes: tuple[ClassMeasured, ...] = ()
+
+
 class ModelFacts(Record):
     """model.json."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     kind: Literal["model"] = "model"
     longshot: str = __version__
     version: int = 1  # of the model: a class that is added or removed raises it
     method: str
     network: NetworkFacts
     classes: tuple[str, ...]
-    form: str
-    temperature: float
+    form: Literal["plain", "unit", "centred", "support"]
+    certainty: tuple[float, float, float]  # temperature, and slope and bias of the best class
     threshold: float | None  # similarity from which on a photo is taken for one of the classes; None: always
     false_accept: float
     dataset: str
     fingerprint: str
-    card: Mapping[str, Any] = Field(default_factory=dict)  # what was measured, and on what
+    card: Card
     history: tuple[str, ...] = ()  # what was changed since, in words
 
 
@@ -94,15 +145,16 @@ class Manifest(LooseRecord):
 def write_model(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a model, the manifest last; a file of an earlier version that is not among them goes."""
     folder.mkdir(parents=True, exist_ok=True)
-    from longshot.base import atomic
-
-    for name, content in files.items():
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    for name, content in {**files, MANIFEST: _manifest(digests)}.items():
         with atomic(folder / name) as temporary:
             temporary.write_bytes(content)
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     for name in {NETWORK} - {*files}:
         (folder / name).unlink(missing_ok=True)
-    deliver_text(folder / MANIFEST, json_text({"format": 1, "files": digests, "seal": hash_json(digests)}))
+
+
+def _manifest(digests: Mapping[str, str]) -> bytes:
+    return json_text({"format": 1, "files": digests, "seal": hash_json(digests)}).encode()
 
 
 def is_model(path: object) -> bool:
@@ -119,36 +171,51 @@ def claim_model(out: str | Path) -> None:
 
 def read_files(folder: Path) -> dict[str, bytes]:
     """Read every file of a model; UserError names the first that is missing or altered, by a byte or more."""
-    remedy = "copy the model again, or fit it again with {fit(FOLDER)}"
-    if not (folder / MANIFEST).is_file():
+    if not (folder / MANIFEST).exists():
         raise UserError(
             f"{folder} is no model: it has no {MANIFEST}", "give a folder that {fit(FOLDER)} wrote"
         )
-    path = folder / MANIFEST
-    manifest = read_json(Manifest, path, f"The model {folder}: {MANIFEST}")
-    text = json_text({"format": 1, "files": manifest.files, "seal": hash_json(manifest.files)})
-    if path.read_text("utf-8") != text:
-        raise UserError(f"The model {folder} was altered: {MANIFEST} is not as it was written", remedy)
+    text = _read_file(folder, MANIFEST)
+    manifest = read_json(Manifest, folder / MANIFEST, f"The model {folder}: {MANIFEST}")
+    if text != _manifest(manifest.files):
+        raise UserError(f"The model {folder} was altered: {MANIFEST} is not as it was written", _REMEDY)
     if missing := [name for name in _NEEDED if name not in manifest.files]:
-        raise UserError(f"The model {folder} is not whole: its manifest has no {missing[0]}", remedy)
+        raise UserError(f"The model {folder} is not whole: its manifest has no {missing[0]}", _REMEDY)
     contents = {}
     for name, digest in manifest.files.items():
-        if Path(name).name != name:
-            raise UserError(f"The model {folder} names a file outside of itself: '{name}'", remedy)
-        try:
-            contents[name] = (folder / name).read_bytes()
-        except OSError as error:
-            raise UserError(
-                f"The model {folder} is not whole: {name} cannot be read ({error.strerror})", remedy
-            ) from error
+        if name not in (*_NEEDED, NETWORK, CARD, PAGE):
+            raise UserError(f"The model {folder} names a file that is none of a model's: '{name}'", _REMEDY)
+        contents[name] = _read_file(folder, name)
         if hashlib.sha256(contents[name]).hexdigest() != digest:
             raise UserError(
-                f"The model {folder} was altered: {name} has {len(contents[name]):,} bytes that are not "
-                f"those that were "
+                f"The model {folder} was altered: the {len(contents[name]):,} bytes of {name} are not those that were "
                 "written",
-                remedy,
+                _REMEDY,
             )
     return contents
+
+
+def _read_file(folder: Path, name: str) -> bytes:
+    """Read a file of a model whole; UserError for a link, a pipe, or one larger than it can be."""
+    try:
+        handle = os.open(
+            folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        )
+        with os.fdopen(handle, "rb") as file:
+            facts, most = os.fstat(handle), _LARGEST.get(name, 1 << 30)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_size > most:
+                reason = (
+                    f"it has {facts.st_size:,} bytes, more than {most:,}"
+                    if facts.st_size > most
+                    else "no file"
+                )
+                raise UserError(f"The model {folder} is not whole: {name} cannot be read ({reason})", _REMEDY)
+            return file.read()
+    except OSError as error:
+        reason = "it is a link" if (folder / name).is_symlink() else str(error.strerror)
+        raise UserError(
+            f"The model {folder} is not whole: {name} cannot be read ({reason})", _REMEDY
+        ) from error
 
 
 def as_json(record: Record) -> bytes:

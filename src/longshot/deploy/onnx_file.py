@@ -81,9 +81,7 @@ def classifier_graph(model: Classifier) -> bytes:
 
     transform = model.network.transform
     photo = torch.zeros(8, 9, 3, dtype=torch.uint8)
-    vectors = torch.zeros(
-        1, model.head.support.shape[1] if model.head.form != "scores" else len(model.classes)
-    )
+    vectors = torch.zeros(1, model.head.support.shape[1])
     front = _graph(Geometry(transform), photo, ["pixels"], ["sized"], {"pixels": {0: "height", 1: "width"}})
     back = _graph(_Answer(model), vectors, ["vectors"], ["probabilities", "similarity", "known"], {})
     _compare(back, model)

@@ -46,7 +46,7 @@ class ShippedNetwork:
                 own.stores = {}  # each thread reads through its own copy
             for store, row in block:
                 if id(store) not in own.stores:
-                    own.stores[id(store)] = copy.deepcopy(store)
+                    own.stores[id(store)] = copy.deepcopy(store) if len(blocks) > 1 else store
                 try:
                     pixels.append(read_pixels(own.stores[id(store)], self.transform, row))
                     reasons.append("")
@@ -71,14 +71,13 @@ def onnx_network(file: bytes, preprocessing: str) -> ShippedNetwork:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = (
-        1  # threads of its own would compete with ours
-    )
+    # threads of its own would compete with ours
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     session: Any = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
     def run(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        vectors: NDArray[np.float32] = session.run(None, {"pixels": pixels})[0]
+        vectors: NDArray[np.float32] = session.run(["vectors"], {"pixels": pixels})[0]
         return vectors
 
     return ShippedNetwork(parse_preprocessing(preprocessing), run, file)
@@ -116,9 +115,13 @@ def ship_network(backbone: Backbone, examples: NDArray[np.uint8]) -> ShippedNetw
     try:
         return exported(module, run, backbone.transform, examples, plain.run(examples), strict=strict)
     except NotExportable as error:
+        if backbone.label.startswith("torch:"):
+            raise UserError(
+                f"'{backbone.label}' is your own code, which a model cannot hold, and {error}",
+                "choose another {backbone}",
+            ) from error
         note(
-            f"the model names '{backbone.label}' instead of holding the network, so whoever opens it "
-            f"needs that: {error}"
+            f"the model names '{backbone.label}' instead of holding the network, so who opens it needs that: {error}"
         )
         return plain
 

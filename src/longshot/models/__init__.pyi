@@ -76,6 +76,7 @@ from .methods.image_method_checks import run_image_checks as run_image_checks  #
 from .methods.image_method_checks import run_image_method as run_image_method  # scores per task, their shapes checked
 from .methods.meta_trained import CTX_KEY as CTX_KEY  # name among a network's extras
 from .methods.meta_trained import CTX_VALUE as CTX_VALUE  # name among a network's extras
+from .methods.finetune_network import Adapted as Adapted  # Trains a copy of the network on every support set
 from .methods.finetune_network import FinetuneAll as FinetuneAll  # fine-tunes a whole network on every support set
 from .methods.meta_trained import ctx_heads as ctx_heads  # Compute keys and values at the places of maps
 from .methods.meta_trained import ctx_scores as ctx_scores  # Score queries as CrossTransformers do

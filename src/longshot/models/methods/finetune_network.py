@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -91,6 +91,15 @@ class Adapted(ImageMethod):
     """A method that learns from each task's support alone before it sees a query."""
 
     setting: ClassVar[Setting] = "inductive"
+
+    @abstractmethod
+    def adapted(self, task: ImageTask, network: Network) -> tuple[Network, Callable[[Tensor], Tensor]]:
+        """Train once on the task; return the network as it is then, and what scores its vectors [Q, d] → [Q, way]."""
+
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Train once on the task, then score its queries."""
+        model, score = self.adapted(task, network)
+        return lambda query: score(embed(model, query))
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Score the queries of each task as the class says; [Q, way] each."""
@@ -203,11 +212,10 @@ class Prototypes:
             loss = loss + entropy * mean_entropy(self.logits(vectors[len(labelled) :], labelled[:shots]))
         return loss
 
-    def scores(self, network: Network, query: Tensor) -> Tensor:
-        """Score queries [Q, 3, H, W] through the network as it is; [Q, way]."""
-        vectors = embed(network, torch.cat((self.support.images, query)))
-        shots = len(self.support)
-        return self.support.spread(self.logits(vectors[shots:], vectors[:shots]))
+    def after(self, network: Network) -> tuple[Network, Callable[[Tensor], Tensor]]:
+        """Return the network as it is, and what scores its vectors [Q, d] → [Q, way]."""
+        support = embed(network, self.support.images)
+        return network, lambda vectors: self.support.spread(self.logits(vectors, support))
 
 
 @with_settings
@@ -236,11 +244,11 @@ class FinetuneAll(Adapted):
             return ()
         return [type(self)(**{**self.settings, "lr": rate}) for rate in _RATES]
 
-    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
-        """Train once on the task, then score its queries."""
+    def adapted(self, task: ImageTask, network: Network) -> tuple[Network, Callable[[Tensor], Tensor]]:
+        """Train on the task; the class means classify."""
         prototypes = Prototypes(task, self.distance)
         if self.steps == 0:
-            return partial(prototypes.scores, network)
+            return prototypes.after(network)
         if self.lr is None:
             raise UserError(f"{self.name} has no learning rate yet; give one, as in {self.name}(lr=0.001).")
         generator = task.generator()
@@ -252,7 +260,7 @@ class FinetuneAll(Adapted):
             if float(torch.rand((), generator=generator)) < self.augmentation:
                 images.append(augment(prototypes.support.images, generator))
             descend(model, torch.cat((*images, *self._beside(task))), loss, optimiser)
-        return partial(prototypes.scores, model)
+        return prototypes.after(model)
 
     def _model(self, network: Network, generator: torch.Generator) -> tuple[Network, Sequence[nn.Parameter]]:
         """Copy the network for one task; return also those of its parameters that are trained."""
@@ -309,14 +317,14 @@ class Finetune5(Adapted):
     lr: float = number_field(0.01, above=0)
     distance: str = choice_field("cosine", "cosine", "euclidean")
 
-    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
-        """Train once on the task, then score its queries."""
+    def adapted(self, task: ImageTask, network: Network) -> tuple[Network, Callable[[Tensor], Tensor]]:
+        """Train on the task; the class means classify."""
         prototypes = Prototypes(task, self.distance)
         model = trainable_copy(network)
         optimiser = torch.optim.SGD(model.parameters(), lr=self.lr)
         for _ in range(self.steps):
             descend(model, prototypes.support.images, prototypes.loss, optimiser)
-        return partial(prototypes.scores, model)
+        return prototypes.after(model)
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """Count the support in every step, and the support and the queries at the end."""

@@ -79,10 +79,10 @@ class _Headed(Adapted):
         head: AdaptedHead,
         optimiser: torch.optim.Optimizer,
         generator: torch.Generator,
-    ) -> Callable[[Tensor], Tensor]:
+    ) -> tuple[Network, Callable[[Tensor], Tensor]]:
         """Train on the support's cross-entropy: all of it, or ``batch`` images drawn anew (repeats allowed) each step.
 
-        Returns what scores queries [Q, 3, H, W] then, [Q, way].
+        Returns the network, and what scores its vectors [Q, d] then, [Q, way].
         """
         batch = self.batch if self.batch is not None and self.batch < len(support) else None
         counts = torch.bincount(support.labels)[support.labels].cpu()
@@ -100,11 +100,7 @@ class _Headed(Adapted):
 
             descend(model, images, loss, optimiser)
 
-        @torch.no_grad()
-        def finish(query: Tensor) -> Tensor:
-            return support.spread(head(embed(model, query)))
-
-        return finish
+        return model, lambda vectors: support.spread(head(vectors))
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """Count the support, or as much of it as a step sees, in every step, and the queries at the end."""
@@ -128,8 +124,8 @@ class TrainFromScratch(_Headed):
     batch: int = count_field(4, least=2)
     fresh: bool = True
 
-    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
-        """Train once on the task, then score its queries."""
+    def adapted(self, task: ImageTask, network: Network) -> tuple[Network, Callable[[Tensor], Tensor]]:
+        """Train on the task, the network together with a head."""
         support, generator = Support.of(task), task.generator()
         model = copy.deepcopy(network).requires_grad_(True)  # its batch norms do not keep their statistics
         if self.fresh:
@@ -139,10 +135,10 @@ class TrainFromScratch(_Headed):
         optimiser = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=self.lr, fused=True)
         for norm in norms:
             norm.train()
-        finish = self._train(support, model, head, optimiser, generator)
+        trained = self._train(support, model, head, optimiser, generator)
         for norm in norms:
             norm.eval()
-        return finish
+        return trained
 
 
 @torch.no_grad()
@@ -197,8 +193,8 @@ class BiT(_Headed):
             return self.lr * step / fifth
         return self.lr * 0.1 ** max(0, math.ceil(step / fifth) - 2)
 
-    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
-        """Train once on the task, then score its queries."""
+    def adapted(self, task: ImageTask, network: Network) -> tuple[Network, Callable[[Tensor], Tensor]]:
+        """Train on the task, the network together with a head."""
         support, model = Support.of(task), trainable_copy(network)
         head = AdaptedHead(support.images.new_zeros(len(support.classes), model.dim), None)
         optimiser = torch.optim.SGD(
@@ -231,8 +227,8 @@ class MDTransfer(_Headed):
     optimiser: str = choice_field("adam", "adam", "sgd")
     start: str = choice_field("normal", "normal", "prototypes")
 
-    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
-        """Train once on the task, then score its queries."""
+    def adapted(self, task: ImageTask, network: Network) -> tuple[Network, Callable[[Tensor], Tensor]]:
+        """Train on the task, the network together with a head."""
         support, model, generator = Support.of(task), trainable_copy(network), task.generator()
         start = self._start(support, model, generator)
         head = AdaptedHead(start, self.scale if self.head == "cosine" else None, self.weight_norm)
