@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 from pydantic import Field
@@ -39,8 +39,8 @@ SHIPPED = Path(__file__).with_name("suites")
 DEFAULT = "toybox-1"
 METHODS = ("protonet", "ridge")  # where neither a suite nor its user names any
 LOOK_ALIKE = ("alike", "semantic", "siblings", "coarsity")
-SuiteKind: TypeAlias = Literal["easy", "uniform", "alike", "difficult", "both", "ladder", "shifted"]
-KINDS: tuple[SuiteKind, ...] = ("easy", "uniform", "alike", "difficult", "both", "ladder", "shifted")
+SuiteKind: TypeAlias = Literal["easy", "uniform", "alike", "difficult", "both", "ladder", "shifted", "varied"]
+KINDS: tuple[SuiteKind, ...] = get_args(SuiteKind)
 _BEDS = "testbeds.parquet"
 _HASH = "#sha256="  # after the URL of a suite: the digest of its archive
 
