@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from longshot.base import Floats, count
+from longshot.publish.board_plots import agreement, agreement_sections, curves_section, series_of
+from longshot.publish.suite import KINDS
 from longshot.reports import Column, Section, Sheet, SheetCell, make_sheet, markdown, write_page
 from longshot.statistics import Interval, mean_interval, meta_dataset_ranks
 
@@ -83,6 +85,8 @@ class GroupCard:
             ),
             Column("drop", self._drop, "points", 1),
             Column("fails at", self._worst, "percent"),
+            Column("ms/image", partial(_mean_cost, "milliseconds_per_image"), "plain", better="lower"),
+            Column("ms/task", partial(_mean_cost, "milliseconds_per_task"), "plain", better="lower"),
         ]
         # A series without a rank is a judge somewhere on every testbed.
         series.sort(key=lambda each: (each.setting == "transductive", mean_ranks[each.key] or math.inf))
@@ -144,12 +148,20 @@ class GroupCard:
         mean, name = min(scores)
         return SheetCell(f"{name} ({100 * mean:.1f})", value=mean)
 
+    def agreements(self) -> list[Sheet]:
+        """Return how far rankings agree between kinds of testbeds, and between suites."""
+        series = {card.suite: series_of(card.board.entries) for card in self.cards}
+        by_suite = {card.suite: [f"{card.suite}/{name}" for name in card.kinds] for card in self.cards}
+        by_kind = beds_by_kind(self.cards)
+        sheets = [agreement("kinds of tasks", series, by_kind), agreement("suites", series, by_suite)]
+        return [sheet for sheet in sheets if sheet]
+
     def markdown(self) -> str:
         """Render the card, and those of every suite, as Markdown."""
         own = [self.sheet()] if self.entries else []
         return "\n".join(
             [
-                *(markdown(sheet) for sheet in (*own, self.board_sheet())),
+                *(markdown(sheet) for sheet in (*own, self.board_sheet(), *self.agreements())),
                 *(card.markdown() for card in self.cards),
             ]
         )
@@ -158,10 +170,12 @@ class GroupCard:
         """Render the card as an HTML page, with those of every suite."""
         sections = [Section("card", "Card", {"sheet": self.sheet()}, "sheet")] if self.entries else []
         sections.append(Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"))
+        sections += agreement_sections(self.agreements())
         for card in self.cards:
             sections.append(
                 Section(f"suite-{card.suite}", card.suite, {"sheet": card.board_sheet()}, "sheet")
             )
+            sections += curves_section(card.ladder, card.board)
         counts = [
             count(len(self.cards), "suite"),
             count(len(self.entries), "entry", "entries") + " measured now",
@@ -185,6 +199,21 @@ def _estimate_cell(
     if interval is None:
         return None
     return SheetCell(interval.text(unit), "judge" if judged else "", interval.mean, interval.half)
+
+
+def beds_by_kind(cards: Sequence[BenchCard]) -> dict[str, list[str]]:
+    """List the testbeds of every kind, as SUITE/NAME: the parts that rankings are compared on."""
+    parts: dict[str, list[str]] = {}
+    for card in cards:
+        for name, kind in card.kinds.items():
+            parts.setdefault(kind, []).append(f"{card.suite}/{name}")
+    return {kind: parts[kind] for kind in KINDS if kind in parts}
+
+
+def _mean_cost(cost: str, series: SeriesOverSuites) -> SheetCell | None:
+    """Average milliseconds over the suites that state them."""
+    values = [value for entry in series.entries.values() if (value := getattr(entry, cost)) is not None]
+    return SheetCell(f"{np.mean(values):.3g}", value=float(np.mean(values))) if values else None
 
 
 def series_over_suites(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -27,7 +27,8 @@ from longshot.base import (
     write_json,
     write_text,
 )
-from longshot.publish.bench_group import GroupCard
+from longshot.publish.bench_group import GroupCard, beds_by_kind
+from longshot.publish.board_plots import agreement, agreement_sections, curves_section, series_of
 from longshot.publish.leaderboard import (
     Entry,
     Leaderboard,
@@ -85,6 +86,7 @@ class BenchCard:
     entries: tuple[Entry, ...]
     board: Leaderboard
     beds: tuple[dict[str, Any], ...] = ()  # what the page says about each testbed
+    ladder: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # as ``curves_section`` takes it
 
     def summary(self) -> BenchCard | GroupCard:
         """Return what a terminal shows: the kinds of testbeds where there are many, else each of them."""
@@ -125,15 +127,23 @@ class BenchCard:
         note = _NOTE + _BOARD_NOTE + self._marks_note(self.board.entries)
         return Sheet(f"Leaderboard: {self.title}", columns, list(blocks.values()), note)
 
+    def agreements(self) -> list[Sheet]:
+        """Return how far rankings agree between the kinds of testbeds; empty where there is little to rank."""
+        series = {self.suite: series_of(self.board.entries)}
+        sheet = agreement("kinds of tasks", series, beds_by_kind([self]))
+        return [sheet] if sheet else []
+
     def markdown(self) -> str:
         """Render card and board as Markdown."""
-        sheets = ([self.sheet()] if self.entries else []) + [self.board_sheet()]
+        sheets = ([self.sheet()] if self.entries else []) + [self.board_sheet(), *self.agreements()]
         return "\n".join(markdown(sheet) for sheet in sheets)
 
     def page(self) -> str:
         """Render card and board as an HTML page without any reference to another file."""
         sections = [Section("card", "Card", {"sheet": self.sheet()}, "sheet")] if self.entries else []
         sections.append(Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"))
+        sections += curves_section(self.ladder, self.board)
+        sections += agreement_sections(self.agreements())
         counts = [
             count(len(self.kinds), "testbed"),
             count(len(self.entries), "entry", "entries") + " measured now",
@@ -370,6 +380,7 @@ def _bench_suite(
         entries=tuple(entries),
         board=full_board,
         beds=tuple(bed_facts(name, testbed) for name, testbed in suite.testbeds.items()),
+        ladder=suite.ladder,
     )
     if out is not None:
         _write_card(card, Path(out))

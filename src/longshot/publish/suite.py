@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
@@ -115,6 +116,21 @@ class Suite:
     def datasets(self) -> list[str]:
         """List the names of the datasets that the testbeds use."""
         return list(dict.fromkeys(name for testbed in self.testbeds.values() for name in testbed.datasets))
+
+    @property
+    def ladder(self) -> dict[str, tuple[float, float]]:
+        """Return the testbeds drawn for a stated accuracy: name → that accuracy, and that of guessing."""
+        samplers = {name: testbed.meta.get("sampler") or {} for name, testbed in self.testbeds.items()}
+        return {
+            name: (sampler["target"]["accuracy"], chance_level(self.testbeds[name]))
+            for name, sampler in samplers.items()
+            if self.kinds[name] == "ladder" and "target" in sampler
+        }
+
+
+def chance_level(testbed: Testbed) -> float:
+    """Return the mean accuracy of guessing."""
+    return float(np.mean(1 / testbed.table.column("way").to_numpy()))
 
 
 def shipped_suites() -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 from longshot.base import claim_folder, count, hash_file, write_json, write_text
 from longshot.publish.leaderboard import Entry, Leaderboard, shipped_board
 from longshot.publish.release_card import CROISSANT_FILE, croissant_record, front_matter
-from longshot.publish.suite import Suite
+from longshot.publish.suite import Suite, chance_level
 from longshot.reports import Column, make_sheet, markdown
 from longshot.statistics import tasks_to_decide
 from longshot.tasks import Testbed, say_sampler
@@ -158,7 +158,7 @@ def _hardness(suite: Suite, board: Leaderboard) -> str:
 
     columns = [
         Column("testbed", lambda name: name),
-        Column("guessing", lambda name: _chance(suite.testbeds[name]), "percent", 1),
+        Column("guessing", lambda name: chance_level(suite.testbeds[name]), "percent", 1),
         Column("lowest", lambda name: min(e.scores[name].mean for e in held_out(name)), "percent", 1),
         Column("highest", lambda name: max(e.scores[name].mean for e in held_out(name)), "percent", 1),
         *(Column(f"tasks for {100 * gap:.0f} points", partial(tasks_needed, gap), "count") for gap in _GAPS),
@@ -170,10 +170,6 @@ def _hardness(suite: Suite, board: Leaderboard) -> str:
         "median spread of two models' differences."
     )
     return markdown(make_sheet(columns, names, note=note))
-
-
-def _chance(testbed: Testbed) -> float:
-    return float(np.mean(1 / testbed.table.column("way").to_numpy()))
 
 
 def _tasks(entries: list[Entry], name: str, gap: float) -> int | None:
