@@ -41,7 +41,8 @@ class Recipe:
     further: Mapping[str, tuple[SuiteKind, Mapping[str, Any]]] = field(
         default_factory=dict
     )  # testbeds of its own
-    judges: Sequence[str] = JUDGES
+    judges: Sequence[str] = JUDGES  # on the ladder the first judges, the others calibrate
+    held_out: Sequence[str] = ("efficientnet-lite2",)  # certifies the ladder
     meta_dataset: str = ""  # the source that it is: its own episodes are replayed as one more testbed
 
 
@@ -123,7 +124,10 @@ def _shift(name: str, references: str, queries: str, way: int) -> tuple[SuiteKin
 
 
 _OWN_TASKS = 100  # of a testbed that one suite alone has
-SMALL_JUDGES = tuple(f"{judge}(size=128)" for judge in JUDGES)  # of pictures that have no more pixels
+SMALL = {  # the networks for pictures that have few pixels
+    "judges": tuple(f"{judge}(size=128)" for judge in JUDGES),
+    "held_out": ("efficientnet-lite2(size=128)",),
+}
 
 RECIPES: dict[str, Recipe] = {
     "cub-1": Recipe(
@@ -133,7 +137,6 @@ RECIPES: dict[str, Recipe] = {
         "The photographs belong to their takers; research use, no redistribution.",
         "Get CUB-200-2011 from its makers (longshot datasets get cu-birds).",
         _class_folders("train", "test", classes=_CUB_TEST),
-        meta_dataset="cu_birds",
     ),
     "cifar100-1": Recipe(
         "CIFAR-100: 32-pixel photographs of 100 kinds of things, the test images of the 20 test classes of CIFAR-FS; "
@@ -162,7 +165,8 @@ RECIPES: dict[str, Recipe] = {
         "MIT",
         "Get Omniglot from its makers (longshot datasets get omniglot).",
         _omniglot_links,
-        judges=SMALL_JUDGES,
+        settings={"copies": "equal"},
+        **SMALL,  # type: ignore[arg-type]
         meta_dataset="omniglot",
     ),
     "tiny-1": Recipe(
@@ -172,7 +176,7 @@ RECIPES: dict[str, Recipe] = {
         "ImageNet's terms: research and education.",
         "Get Tiny-ImageNet-200 from its makers.",
         _tiny_links,
-        judges=SMALL_JUDGES,
+        **SMALL,  # type: ignore[arg-type]
     ),
     "grocery-1": Recipe(
         "Grocery Store: photographs of 81 fruits, vegetables and packages taken in shops, its test images; classes of "
@@ -191,7 +195,7 @@ RECIPES: dict[str, Recipe] = {
         _fruits_links,
         attributes=lambda name: {"half": "first" if int(name[-7:-4]) < _FRAMES // 2 else "second"},
         settings={"drop_small": True},
-        judges=SMALL_JUDGES,
+        **SMALL,  # type: ignore[arg-type]
         further={
             "first-to-second-half": _shift("half", "first", "second", 5),
             "second-to-first-half": _shift("half", "second", "first", 5),
@@ -201,7 +205,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 def testbed_settings(
-    judges: Sequence[str], steps: Sequence[float] = LADDER
+    judges: Sequence[str], steps: Sequence[float] = LADDER, held_out: Sequence[str] = ()
 ) -> dict[str, tuple[SuiteKind, dict[str, Any]]]:
     """Return the testbeds that every suite has: name → its kind and what ``longshot.sample`` is asked for."""
     beds: dict[str, tuple[SuiteKind, dict[str, Any]]] = {}
@@ -217,7 +221,8 @@ def testbed_settings(
         beds[f"both-{shot}"] = "both", {"shot": shot, **alike_and_difficult}
     for accuracy in steps:
         ingredients = "easy,classes,supports,shots"  # all of them 5-way
-        aim = {"shot": 5, "target_accuracy": accuracy, "ingredients": ingredients, "judge": list(judges[:1])}
+        panel = {"judge": list(judges[:1]), "calibrate": list(judges[1:]), "held_out": list(held_out)}
+        aim = {"shot": 5, "target_accuracy": accuracy, "ingredients": ingredients, **panel}
         beds[f"at-{100 * accuracy:.0f}"] = "ladder", aim
     return beds
 
@@ -253,7 +258,7 @@ def make(
     dataset = link_images(recipe, source, out / "images" / name.rpartition("-")[0])
     kinds: dict[str, SuiteKind] = {}
     testbeds = {}
-    beds = {**testbed_settings(judges, steps), **recipe.further, **_replays(recipe, specs)}
+    beds = {**testbed_settings(judges, steps, recipe.held_out), **recipe.further, **_replays(recipe, specs)}
     for bed, (kind, settings) in beds.items():
         path = out / "testbeds" / name / f"{bed}.parquet"
         if not path.exists():

@@ -75,7 +75,7 @@ class GroupCard:
         columns = [
             Column("model", lambda each: each.model),
             Column("method", lambda each: each.method),
-            Column("setting", lambda each: each.setting),
+            Column("setting", lambda each: SheetCell(each.setting, look="tag")),
             Column("suites", lambda each: len(each.entries), "count"),
             Column("rank", lambda each: mean_ranks[each.key], "plain", 1, "lower"),
             *(

@@ -207,7 +207,7 @@ def _milliseconds(value: float | None) -> SheetCell | None:
 WHO = (
     Column("model", lambda entry: entry.model),
     Column("method", lambda entry: entry.method),
-    Column("setting", lambda entry: entry.setting),
+    Column("setting", lambda entry: SheetCell(entry.setting, look="tag")),
 )
 COSTS = (
     Column("ms/image", lambda entry: _milliseconds(entry.milliseconds_per_image), "plain", better="lower"),

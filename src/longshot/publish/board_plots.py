@@ -21,7 +21,7 @@ _RESAMPLES = 1000
 _SERIES = 8  # of one plot
 _AGREEMENT = (
     "Kendall's τ between two rankings of the same {count} series (model × method; judges are left out): 1 is the same "
-    "order, −1 the reverse; ± half the 95 % interval, by a bootstrap over tasks."
+    "order, −1 the reverse; in brackets the 95 % interval, by a bootstrap over tasks."
 )
 
 
@@ -84,14 +84,15 @@ def agreement(
         for part, names in parts.items()
     }  # fmt: skip
 
-    def tau(other: str, part: str) -> Interval | SheetCell:
+    def tau(other: str, part: str) -> SheetCell:
         if part == other:
             return SheetCell("–")
         values = _kendall(means[part], means[other])
         low, high = np.quantile(values[1:], [0.025, 0.975])
-        return Interval(float(values[0]), float(low), float(high), len(series))
+        bounds = Interval(float(values[0]), float(low), float(high), len(series))
+        return SheetCell(bounds.with_bounds("plain", 2), value=bounds.mean, half=bounds.half)
 
-    columns = [Column("", str), *(Column(part, partial(tau, part), "plain", 2) for part in parts)]
+    columns = [Column("", str), *(Column(part, partial(tau, part), "plain") for part in parts)]
     note = _AGREEMENT.format(count=len(series))
     return make_sheet(columns, parts, f"Agreement of rankings between {of}", note=note, labels=1)
 
