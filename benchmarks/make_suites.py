@@ -147,7 +147,8 @@ RECIPES: dict[str, Recipe] = {
     ),
     "pacs-1": Recipe(
         "PACS: seven kinds of things as photographs, paintings, cartoons and sketches. Tasks over all four, and twelve "
-        "shifts: references of one domain, queries of another.",
+        "shifts: references of one domain, queries of another. Over four domains networks for photographs do not "
+        "reach the upper steps of the ladder, which are left out.",
         "Research use.",
         "Get PACS from its makers.",
         _pacs_links,
@@ -268,7 +269,15 @@ def make(
             asked_for = {"tasks": tasks, "seed": 0, **({} if "replay" in settings else usual), **settings}
             asked_for["tasks"] = min(asked_for["tasks"], tasks)
             path.parent.mkdir(parents=True, exist_ok=True)
-            longshot.sample(dataset, out=path, **asked_for)
+            try:
+                longshot.sample(dataset, out=path, **asked_for)
+            except UserError as error:
+                if kind != "ladder":
+                    raise
+                print(
+                    f"{name}: no {bed}: {error}", flush=True
+                )  # more than easy tasks give, or less than hard ones
+                continue
         kinds[bed], testbeds[bed] = kind, longshot.Testbed.load(path)
     given = " --specs SPECS" if recipe.meta_dataset else ""
     command = f"python -m benchmarks.make_suites {name} IMAGES{given} -o FOLDER"
