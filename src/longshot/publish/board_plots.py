@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -55,45 +56,62 @@ def series_of(entries: Iterable[Entry]) -> dict[Series, Entry]:
     return {(entry.model, entry.method, entry.setting): entry for entry in entries}
 
 
-def agreement(
-    of: str, beds: Mapping[str, Mapping[Series, Entry]], parts: Mapping[str, Sequence[str]]
-) -> Sheet | None:
+def rank_correlations(
+    beds: Mapping[str, Mapping[Series, Entry]], parts: Mapping[str, Sequence[str]]
+) -> dict[tuple[str, str], Interval]:
     """Compare rankings: Kendall's τ of every two ``parts``, with its interval.
 
     Parameters
     ----------
-    of : str
-        What the parts are, in words.
     beds : mapping
-        Suite → series → its entry there; the series that all suites have are compared.
+        Suite → series → its entry there; the series that all suites have and that judged nothing are compared.
     parts : mapping
         What is compared, such as "difficult" → its testbeds as "SUITE/NAME".
 
     Returns
     -------
-    Sheet or None
-        A row and a column per part; None where there are less than three series or two parts.
+    dict
+        (part, part) → τ, of ``n`` series; empty where there are less than three series.
     """
     series = [key for key in next(iter(beds.values()), {}) if all(key in each for each in beds.values())]
     series = [key for key in series if all(each[key].average is not None for each in beds.values())]
-    if len(series) < 3 or len(parts) < 2:
-        return None
-    means = {
-        part: np.mean([_resampled([beds[suite][key].scores[bed].accuracies for key in series], suite)
-                       for suite, _, bed in (each.partition("/") for each in names)], axis=0)
-        for part, names in parts.items()
-    }  # fmt: skip
-
-    def tau(other: str, part: str) -> SheetCell:
-        if part == other:
-            return SheetCell("–")
+    if len(series) < 3:
+        return {}
+    means = {}
+    for part, names in parts.items():
+        places = [name.split("/", 1) for name in names]
+        means[part] = np.mean(
+            [
+                _resampled([beds[suite][key].scores[bed].accuracies for key in series], suite)
+                for suite, bed in places
+            ],
+            axis=0,
+        )
+    found = {}
+    for part, other in combinations(parts, 2):
         values = _kendall(means[part], means[other])
         low, high = np.quantile(values[1:], [0.025, 0.975])
-        bounds = Interval(float(values[0]), float(low), float(high), len(series))
-        return SheetCell(bounds.with_bounds("plain", 2), value=bounds.mean, half=bounds.half)
+        tau = Interval(float(values[0]), float(low), float(high), len(series))
+        found[part, other] = found[other, part] = tau
+    return found
 
-    columns = [Column("", str), *(Column(part, partial(tau, part), "plain") for part in parts)]
-    note = _AGREEMENT.format(count=len(series))
+
+def agreement(
+    of: str, beds: Mapping[str, Mapping[Series, Entry]], parts: Mapping[str, Sequence[str]]
+) -> Sheet | None:
+    """Make a table of :func:`rank_correlations`, ``of`` what the parts are; None where there are none."""
+    found = rank_correlations(beds, parts)
+    if not found:
+        return None
+
+    def cell(other: str, part: str) -> SheetCell:
+        if part == other:
+            return SheetCell("–")
+        tau = found[part, other]
+        return SheetCell(tau.with_bounds("plain", 2), value=tau.mean, half=tau.half)
+
+    columns = [Column("", str), *(Column(part, partial(cell, part), "plain") for part in parts)]
+    note = _AGREEMENT.format(count=next(iter(found.values())).n)
     return make_sheet(columns, parts, f"Agreement of rankings between {of}", note=note, labels=1)
 
 
