@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -27,8 +27,8 @@ from longshot.base import (
     write_json,
     write_text,
 )
-from longshot.publish.bench_group import GroupCard, beds_by_kind
-from longshot.publish.board_plots import agreement, agreement_sections, curves_section, series_of
+from longshot.publish.bench_group import GroupCard
+from longshot.publish.board_plots import agreement_sections, curves_section
 from longshot.publish.leaderboard import (
     Entry,
     Leaderboard,
@@ -79,6 +79,7 @@ _BOARD_NOTE = (
 class BenchCard:
     """The entries measured now, and the leaderboard that they are on."""
 
+    board_file: ClassVar[str] = "leaderboard.json"  # in the folder of a bench
     suite: str
     version: str
     about: str
@@ -129,9 +130,7 @@ class BenchCard:
 
     def agreements(self) -> list[Sheet]:
         """Return how far rankings agree between the kinds of testbeds; empty where there is little to rank."""
-        series = {self.suite: series_of(self.board.entries)}
-        sheet = agreement("kinds of tasks", series, beds_by_kind([self]))
-        return [sheet] if sheet else []
+        return GroupCard(self.suite, (self,)).agreements()
 
     def markdown(self) -> str:
         """Render card and board as Markdown."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,11 +14,9 @@ from longshot.reports import Column, Section, Sheet, SheetCell, charts, make_she
 from longshot.statistics import Interval
 
 if TYPE_CHECKING:
-    from longshot.publish.leaderboard import Entry, Leaderboard
+    from longshot.publish.leaderboard import Leaderboard
 
-Series: TypeAlias = tuple[str, str, str]  # model, method, setting
 _RESAMPLES = 1000
-_SERIES = 8  # of one plot
 _AGREEMENT = (
     "Kendall's τ between two rankings of the same {count} series (model × method; judges are left out): 1 is the same "
     "order, −1 the reverse; in brackets the 95 % interval, by a bootstrap over tasks."
@@ -34,16 +31,15 @@ def curves_section(ladder: Mapping[str, tuple[float, float]], board: Leaderboard
     entries, name = board.ordered(), board.suite
     if len(ladder) < 2 or not entries:
         return []
-    models = list(dict.fromkeys(entry.model for entry in entries))[:_SERIES]
+    models = list(dict.fromkeys(entry.model for entry in entries))
     panels = []
     for method in dict.fromkeys(entry.method for entry in entries):
         lines = []
-        for entry in (each for each in entries if each.method == method and each.model in models):
+        for entry in (each for each in entries if each.method == method):
             values = [np.array(entry.scores[bed].accuracies) for bed in ladder]
             aims = np.repeat([100 * aim for aim, _ in ladder.values()], [len(value) for value in values])
-            lines.append(
-                charts.PlotLine(models.index(entry.model), entry.model, np.concatenate(values), aims)
-            )
+            colour = models.index(entry.model)
+            lines.append(charts.PlotLine(colour, entry.model, np.concatenate(values), aims))
         chance = min(guessing for _, guessing in ladder.values())
         words = {"xlabel": "accuracy that was aimed at (%)", "prefix": f"{name}-{len(panels)}"}
         panels.append((method, charts.by_value(lines, chance=chance, **words)))
@@ -51,42 +47,39 @@ def curves_section(ladder: Mapping[str, tuple[float, float]], board: Leaderboard
     return [Section(f"curves-{name}", f"{name}: accuracy against difficulty", context, "board_curves")]
 
 
-def series_of(entries: Iterable[Entry]) -> dict[Series, Entry]:
-    """Map (model, method, setting) to its entry."""
-    return {(entry.model, entry.method, entry.setting): entry for entry in entries}
-
-
 def rank_correlations(
-    beds: Mapping[str, Mapping[Series, Entry]], parts: Mapping[str, Sequence[str]]
+    boards: Sequence[Leaderboard], parts: Mapping[str, Sequence[tuple[str, str]]]
 ) -> dict[tuple[str, str], Interval]:
     """Compare rankings: Kendall's τ of every two ``parts``, with its interval.
 
     Parameters
     ----------
-    beds : mapping
-        Suite → series → its entry there; the series that all suites have and that judged nothing are compared.
+    boards : sequence of Leaderboard
+        Of different suites; the series that all have and that judged nothing are compared.
     parts : mapping
-        What is compared, such as "difficult" → its testbeds as "SUITE/NAME".
+        What is compared, such as "difficult" → its testbeds as (suite, name).
 
     Returns
     -------
     dict
         (part, part) → τ, of ``n`` series; empty where there are less than three series.
     """
-    series = [key for key in next(iter(beds.values()), {}) if all(key in each for each in beds.values())]
-    series = [key for key in series if all(each[key].average is not None for each in beds.values())]
+    entries = {
+        board.suite: {(each.model, each.method, each.setting): each for each in board.entries}
+        for board in boards
+    }
+    series = [
+        key
+        for key in next(iter(entries.values()), {})
+        if all(key in own and own[key].average is not None for own in entries.values())
+    ]
     if len(series) < 3:
         return {}
-    means = {}
-    for part, names in parts.items():
-        places = [name.split("/", 1) for name in names]
-        means[part] = np.mean(
-            [
-                _resampled([beds[suite][key].scores[bed].accuracies for key in series], suite)
-                for suite, bed in places
-            ],
-            axis=0,
-        )
+
+    def resampled(suite: str, bed: str) -> Floats:
+        return _resampled([entries[suite][key].scores[bed].accuracies for key in series], suite)
+
+    means = {part: np.mean([resampled(*bed) for bed in beds], axis=0) for part, beds in parts.items()}
     found = {}
     for part, other in combinations(parts, 2):
         values = _kendall(means[part], means[other])
@@ -97,10 +90,10 @@ def rank_correlations(
 
 
 def agreement(
-    of: str, beds: Mapping[str, Mapping[Series, Entry]], parts: Mapping[str, Sequence[str]]
+    of: str, boards: Sequence[Leaderboard], parts: Mapping[str, Sequence[tuple[str, str]]]
 ) -> Sheet | None:
     """Make a table of :func:`rank_correlations`, ``of`` what the parts are; None where there are none."""
-    found = rank_correlations(beds, parts)
+    found = rank_correlations(boards, parts)
     if not found:
         return None
 
@@ -118,7 +111,7 @@ def agreement(
 def agreement_sections(sheets: Sequence[Sheet]) -> list[Section]:
     """Show each on a page, under its title."""
     return [
-        Section(f"agreement-{number}", sheet.title, {"sheet": replace(sheet, title="")}, "sheet")
+        Section(f"agreement-{number}", sheet.title, {"sheet": sheet}, "sheet")
         for number, sheet in enumerate(sheets)
     ]
 

@@ -153,10 +153,7 @@ def command(
         click.echo(f"{terminal(shown.sheet())}\n")
     where = "Nothing was kept: name a folder with -o."
     if out is not None:
-        own = (
-            "leaderboard.json of every suite's folder" if hasattr(card, "cards") else out / "leaderboard.json"
-        )
-        where = f"{out}: card.html, card.md, card.json; board: {leaderboard or own}"
+        where = f"{out}: card.html, card.md, card.json; board: {leaderboard or out / card.board_file}"
     for sheet in (shown.board_sheet(), *([] if card.entries else card.agreements())):
         click.echo(f"{terminal(sheet)}\n")
     click.echo(where)

@@ -120,11 +120,10 @@ class Suite:
     @property
     def ladder(self) -> dict[str, tuple[float, float]]:
         """Return the testbeds drawn for a stated accuracy: name → that accuracy, and that of guessing."""
-        samplers = {name: testbed.meta.get("sampler") or {} for name, testbed in self.testbeds.items()}
         return {
-            name: (sampler["target"]["accuracy"], chance_level(self.testbeds[name]))
-            for name, sampler in samplers.items()
-            if self.kinds[name] == "ladder" and "target" in sampler
+            name: (target["accuracy"], chance_level(testbed))
+            for name, testbed in self.testbeds.items()
+            if self.kinds[name] == "ladder" and (target := testbed.meta["sampler"].get("target"))
         }
 
 

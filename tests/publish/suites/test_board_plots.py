@@ -12,8 +12,8 @@ import pytest
 from scipy.stats import kendalltau
 
 import longshot
-from longshot.publish.board_plots import agreement, curves_section, series_of
-from longshot.publish.leaderboard import Entry, TestbedScore, shipped_board
+from longshot.publish.board_plots import agreement, curves_section, rank_correlations
+from longshot.publish.leaderboard import Entry, Leaderboard, TestbedScore, shipped_board
 from longshot.publish.suite import open_suite
 
 
@@ -30,12 +30,15 @@ def entry(model: str, **accuracies: Any) -> Entry:
 
 def test_tau_is_scipys_on_a_board_that_ships() -> None:
     board = shipped_board(open_suite("cub-1"))
-    parts = {"uniform": ["cub-1/uniform-5", "cub-1/uniform-1"], "both": ["cub-1/both-5", "cub-1/both-1"]}
-    sheet = agreement("kinds of tasks", {"cub-1": series_of(board.entries)}, parts)
+    parts = {
+        "uniform": [("cub-1", "uniform-5"), ("cub-1", "uniform-1")],
+        "both": [("cub-1", "both-5"), ("cub-1", "both-1")],
+    }
+    sheet = agreement("kinds of tasks", [board], parts)
     assert sheet is not None
     ranked = [each for each in board.entries if each.average is not None]
     uniform, both = (
-        [np.mean([each.scores[name.partition("/")[2]].mean for name in names]) for each in ranked]
+        [np.mean([each.scores[name].mean for _, name in names]) for each in ranked]
         for names in parts.values()
     )
     (row, _) = sheet.rows
@@ -43,22 +46,26 @@ def test_tau_is_scipys_on_a_board_that_ships() -> None:
     assert f"the same {len(ranked)} series" in sheet.note and 0 < row[2].half < 0.5
 
 
+PARTS = {"plain": [("s", "plain")], "hard": [("s", "hard")]}
+
+
+def board_of(*entries: Entry) -> Leaderboard:
+    return Leaderboard(suite="s", version="1", digest="d", testbeds={}, entries=entries)
+
+
 def test_the_interval_is_that_of_other_tasks() -> None:
-    """Of worlds where one pair of five is close, the interval holds the true order's tau in most, and is not empty."""
+    """Where two of five series are close, the interval holds the tau of the true order in most worlds."""
     truth = {"a": 0.3, "b": 0.4, "c": 0.5, "d": 0.505, "e": 0.7}
-    held, halves = 0, []
+    intervals = []
     for world in range(40):
         rng = np.random.default_rng(world)
         entries = [
             entry(name, plain=rng.normal(mean, 0.1, 50), hard=rng.normal(mean - 0.1, 0.1, 60))
             for name, mean in truth.items()
         ]
-        sheet = agreement("kinds", {"s": series_of(entries)}, {"plain": ["s/plain"], "hard": ["s/hard"]})
-        assert sheet is not None
-        cell = sheet.rows[0][2]
-        held += float(cell.text.rstrip("]").rpartition(", ")[2]) == 1
-        halves.append(cell.half)
-    assert held >= 36 and 0 < np.mean(halves) < 0.2
+        intervals.append(rank_correlations([board_of(*entries)], PARTS)["plain", "hard"])
+    assert sum(each.high == 1 for each in intervals) >= 36
+    assert 0.02 < np.mean([each.half for each in intervals]) < 0.2
 
 
 def test_the_reverse_order_is_minus_one_and_two_series_are_not_compared() -> None:
@@ -67,11 +74,10 @@ def test_the_reverse_order_is_minus_one_and_two_series_are_not_compared() -> Non
         entry(name, plain=rng.normal(mean, 0.01, 30), hard=rng.normal(1 - mean, 0.01, 30))
         for name, mean in (("a", 0.2), ("b", 0.5), ("c", 0.8))
     ]
-    parts = {"plain": ["s/plain"], "hard": ["s/hard"]}
-    sheet = agreement("kinds", {"s": series_of(entries)}, parts)
-    assert sheet is not None and (sheet.rows[0][2].value, sheet.rows[0][2].half) == (-1, 0)
-    assert agreement("kinds", {"s": series_of(entries[:2])}, parts) is None
-    assert agreement("kinds", {"s": series_of(entries)}, {"plain": ["s/plain"]}) is None
+    tau = rank_correlations([board_of(*entries)], PARTS)["hard", "plain"]
+    assert (tau.mean, tau.low, tau.high, tau.n) == (-1, -1, -1, 3)
+    assert agreement("kinds", [board_of(*entries[:2])], PARTS) is None
+    assert agreement("kinds", [board_of(*entries)], {"plain": PARTS["plain"]}) is None
 
 
 def test_curves_have_a_panel_per_method_and_the_stated_accuracies() -> None:
@@ -93,7 +99,7 @@ def test_curves_have_a_panel_per_method_and_the_stated_accuracies() -> None:
 def test_the_command_shows_the_board_of_a_group(tmp_path: Path, run_cli: Callable[..., Any]) -> None:
     shown = run_cli("bench", "--suite", "hard-photos-1", "--board", "-o", tmp_path / "b").stdout
     assert "Agreement of rankings between kinds of tasks" in shown and "between suites" in shown
-    assert "leaderboard.json of every suite's folder" in shown
+    assert "board: " in shown and "SUITE/leaderboard.json" in shown
     page = (tmp_path / "b" / "card.html").read_text()
     card = longshot.bench([], suite="hard-photos-1", board=True)
     assert page == card.page()
