@@ -148,7 +148,8 @@ RECIPES: dict[str, Recipe] = {
     "pacs-1": Recipe(
         "PACS: seven kinds of things as photographs, paintings, cartoons and sketches. Tasks over all four, and twelve "
         "shifts: references of one domain, queries of another. Over four domains networks for photographs do not "
-        "reach the upper steps of the ladder, which are left out.",
+        "reach the upper steps of the ladder, which are left out, and are near guessing on its difficult tasks, where "
+        "16 % of the references of a query's own class share its domain and 27 % of the others (25 % in uniform ones).",
         "Research use.",
         "Get PACS from its makers.",
         _pacs_links,
@@ -162,7 +163,8 @@ RECIPES: dict[str, Recipe] = {
     ),
     "omniglot-1": Recipe(
         "Omniglot: drawings of characters, the 20 evaluation alphabets (659 characters of 20 drawings), which are the "
-        "test classes of Meta-Dataset's split. Strokes on white: it says nothing about texture or colour.",
+        "test classes of Meta-Dataset's split. Strokes on white: it says nothing about texture or colour. "
+        "Networks for photographs saw 128 pixels.",
         "MIT",
         "Get Omniglot from its makers (longshot datasets get omniglot).",
         _omniglot_links,
@@ -279,8 +281,8 @@ def make(
                 )  # more than easy tasks give, or less than hard ones
                 continue
         kinds[bed], testbeds[bed] = kind, longshot.Testbed.load(path)
-    given = " --specs SPECS" if recipe.meta_dataset else ""
-    command = f"python -m benchmarks.make_suites {name} IMAGES{given} -o FOLDER"
+    options = " --specs SPECS" if recipe.meta_dataset else ""
+    command = f"python -m benchmarks.make_suites {name} IMAGES{options} -o FOLDER"
     facts = (recipe.licence, recipe.images, command)
     suite = Suite(name, "1", recipe.about, METHODS[:2], testbeds, kinds, *facts)
     write_suite(suite, out / name)

@@ -193,7 +193,7 @@ def beds_by_kind(cards: Sequence[BenchCard]) -> dict[str, list[tuple[str, str]]]
     """List the testbeds of every kind, as (suite, name): the parts that rankings are compared on."""
     beds = [(kind, (card.suite, name)) for card in cards for name, kind in card.kinds.items()]
     present = [kind for kind in KINDS if any(kind == each for each, _ in beds)]
-    return {kind: [place for each, place in beds if each == kind] for kind in present}
+    return {kind: [bed for each, bed in beds if each == kind] for kind in present}
 
 
 def series_over_suites(

@@ -32,7 +32,7 @@ def curves_section(ladder: Mapping[str, tuple[float, float]], board: Leaderboard
     if len(ladder) < 2 or not entries:
         return []
     models = list(dict.fromkeys(entry.model for entry in entries))
-    panels = []
+    panels: list[tuple[str, str]] = []
     for method in dict.fromkeys(entry.method for entry in entries):
         lines = []
         for entry in (each for each in entries if each.method == method):
@@ -80,31 +80,31 @@ def rank_correlations(
         return _resampled([entries[suite][key].scores[bed].accuracies for key in series], suite)
 
     means = {part: np.mean([resampled(*bed) for bed in beds], axis=0) for part, beds in parts.items()}
-    found = {}
+    taus = {}
     for part, other in combinations(parts, 2):
         values = _kendall(means[part], means[other])
         low, high = np.quantile(values[1:], [0.025, 0.975])
         tau = Interval(float(values[0]), float(low), float(high), len(series))
-        found[part, other] = found[other, part] = tau
-    return found
+        taus[part, other] = taus[other, part] = tau
+    return taus
 
 
 def agreement(
     of: str, boards: Sequence[Leaderboard], parts: Mapping[str, Sequence[tuple[str, str]]]
 ) -> Sheet | None:
     """Make a table of :func:`rank_correlations`, ``of`` what the parts are; None where there are none."""
-    found = rank_correlations(boards, parts)
-    if not found:
+    taus = rank_correlations(boards, parts)
+    if not taus:
         return None
 
     def cell(other: str, part: str) -> SheetCell:
         if part == other:
             return SheetCell("–")
-        tau = found[part, other]
+        tau = taus[part, other]
         return SheetCell(tau.with_bounds("plain", 2), value=tau.mean, half=tau.half)
 
     columns = [Column("", str), *(Column(part, partial(cell, part), "plain") for part in parts)]
-    note = _AGREEMENT.format(count=next(iter(found.values())).n)
+    note = _AGREEMENT.format(count=next(iter(taus.values())).n)
     return make_sheet(columns, parts, f"Agreement of rankings between {of}", note=note, labels=1)
 
 
@@ -133,4 +133,5 @@ def _kendall(a: Floats, b: Floats) -> Floats:
     """Return Kendall's τ-a of every two rows: the mean over pairs of series of the product of their signs."""
     first, second = np.triu_indices(a.shape[1], 1)
     products: Floats = np.sign(a[:, first] - a[:, second]) * np.sign(b[:, first] - b[:, second])
-    return products.mean(axis=1)
+    taus: Floats = products.mean(axis=1)
+    return taus

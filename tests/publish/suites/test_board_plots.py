@@ -22,9 +22,9 @@ def entry(model: str, **accuracies: Any) -> Entry:
         name: TestbedScore(accuracies=tuple(np.ravel(values)), half=0.1, class_half=None, judge=False)
         for name, values in accuracies.items()
     }
-    rest = {"setting": "inductive", "milliseconds_per_image": 1.0, "milliseconds_per_task": None}
+    facts = {"setting": "inductive", "milliseconds_per_image": 1.0, "milliseconds_per_task": None}
     return Entry(
-        model=model, identity=model, method="protonet", scores=scores, when="", longshot="0.2.0", **rest
+        model=model, identity=model, method="protonet", scores=scores, when="", longshot="0.2.0", **facts
     )
 
 
@@ -37,12 +37,12 @@ def test_tau_is_scipys_on_a_board_that_ships() -> None:
     sheet = agreement("kinds of tasks", [board], parts)
     assert sheet is not None
     ranked = [each for each in board.entries if each.average is not None]
-    uniform, both = (
+    uniform, hard = (
         [np.mean([each.scores[name].mean for _, name in names]) for each in ranked]
         for names in parts.values()
     )
     (row, _) = sheet.rows
-    assert row[2].value == pytest.approx(kendalltau(uniform, both).statistic)
+    assert row[2].value == pytest.approx(kendalltau(uniform, hard).statistic)
     assert f"the same {len(ranked)} series" in sheet.note and 0 < row[2].half < 0.5
 
 

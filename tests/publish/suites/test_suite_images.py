@@ -26,8 +26,8 @@ def photographs(shared: Path) -> dict[str, bytes]:
     names = {key for bed in suite.testbeds.values() for key in bed.keys("cifar100").to_pylist()}
     classes = {name.partition("/")[0] for name in names}
     with zipfile.ZipFile(shared / "data" / "cifar100-test.zip") as archive:
-        found = {name: archive.read(name) for name in archive.namelist() if name.endswith(".png")}
-    return {name: data for name, data in found.items() if name.partition("/")[0] in classes}
+        images = {name: archive.read(name) for name in archive.namelist() if name.endswith(".png")}
+    return {name: data for name, data in images.items() if name.partition("/")[0] in classes}
 
 
 def encoded(data: bytes, kind: str, change: bool = False) -> bytes:
@@ -51,15 +51,15 @@ def test_other_names_and_another_encoding(
         file = tmp_path / "mine" / folder / f"{number:05}.{'bmp' if number % 2 else 'png'}"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(encoded(photographs[name], "bmp") if number % 2 else photographs[name])
-    place = f"cifar100={tmp_path / 'mine'}"
+    dataset = f"cifar100={tmp_path / 'mine'}"
     run_cli(
-        "bench", "pixels", "-m", "protonet", "--suite", SUITE, "--dataset", place, "-o", tmp_path / "b"
+        "bench", "pixels", "-m", "protonet", "--suite", SUITE, "--dataset", dataset, "-o", tmp_path / "b"
     )  # fmt: skip
     (measured,) = json.loads((tmp_path / "b" / "card.json").read_text())["entries"]
     board = shipped_board(open_suite(SUITE))
-    (known,) = [each for each in board.entries if (each.model, each.method) == ("pixels", "protonet")]
+    (shipped,) = [each for each in board.entries if (each.model, each.method) == ("pixels", "protonet")]
     assert {name: score["mean"] for name, score in measured["scores"].items()} == {
-        name: score.mean for name, score in known.scores.items()
+        name: score.mean for name, score in shipped.scores.items()
     }
 
 
@@ -72,9 +72,9 @@ def test_ten_altered_photographs_are_named(
     with zipfile.ZipFile(tmp_path / "altered.zip", "w") as archive:
         for name, data in photographs.items():
             archive.writestr(name, encoded(data, "png", change=True) if name in altered else data)
-    place = f"cifar100={tmp_path / 'altered.zip'}"
+    dataset = f"cifar100={tmp_path / 'altered.zip'}"
     done = run_cli(
-        "bench", "pixels", "-m", "protonet", "--suite", SUITE, "--dataset", place, check=False
+        "bench", "pixels", "-m", "protonet", "--suite", SUITE, "--dataset", dataset, check=False
     )  # fmt: skip
     assert done.returncode == 2
     assert f"10 of the {len(used):,} images of 'cifar100'" in done.stderr
