@@ -161,13 +161,16 @@ def _hardness(suite: Suite, board: Leaderboard) -> str:
         Column("guessing", lambda name: chance_level(suite.testbeds[name]), "percent", 1),
         Column("lowest", lambda name: min(e.scores[name].mean for e in held_out(name)), "percent", 1),
         Column("highest", lambda name: max(e.scores[name].mean for e in held_out(name)), "percent", 1),
-        *(Column(f"tasks for {100 * gap:.0f} points", partial(tasks_needed, gap), "count") for gap in _GAPS),
+        *(
+            Column(f"tasks for {count(round(100 * gap), 'point')}", partial(tasks_needed, gap), "count")
+            for gap in _GAPS
+        ),
     ]
     names = [name for name in suite.testbeds if held_out(name)]
     note = (
-        f"Over {count(len(board.entries), 'model')} of the board that judged none of the testbed's images. Tasks: how "
-        "many a paired test at 5 % needs to tell two models apart that differ so much, with a chance of 80 %, at the "
-        "median spread of two models' differences."
+        "Over the models × methods of the board that judged none of the testbed's images. Tasks: how many a paired "
+        "test at 5 % needs to tell two of them apart that differ so much, with a chance of 80 %, at the median spread "
+        "of two models' differences."
     )
     return markdown(make_sheet(columns, names, note=note))
 
