@@ -132,6 +132,5 @@ def _resampled(accuracies: Sequence[Sequence[float]], suite: str) -> Floats:
 def _kendall(a: Floats, b: Floats) -> Floats:
     """Return Kendall's τ-a of every two rows: the mean over pairs of series of the product of their signs."""
     first, second = np.triu_indices(a.shape[1], 1)
-    products: Floats = np.sign(a[:, first] - a[:, second]) * np.sign(b[:, first] - b[:, second])
-    taus: Floats = products.mean(axis=1)
+    taus: Floats = np.mean(np.sign(a[:, first] - a[:, second]) * np.sign(b[:, first] - b[:, second]), axis=1)
     return taus

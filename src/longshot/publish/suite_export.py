@@ -22,7 +22,7 @@ from longshot.statistics import tasks_to_decide
 from longshot.tasks import Testbed, say_sampler
 
 LOADER = Path(__file__).with_name("load_suite.py")
-_GAPS = (0.01, 0.02, 0.05)
+_GAPS = (1, 2, 5)  # points
 
 
 def export_suite(suite: Suite, out: str | os.PathLike[str]) -> Path:
@@ -153,18 +153,15 @@ def _hardness(suite: Suite, board: Leaderboard) -> str:
     def held_out(name: str) -> list[Entry]:
         return [entry for entry in board.entries if not entry.scores[name].judge]
 
-    def tasks_needed(gap: float, name: str) -> int | None:
-        return _tasks(held_out(name), name, gap)
+    def tasks_needed(gap: int, name: str) -> int | None:
+        return _tasks(held_out(name), name, gap / 100)
 
     columns = [
         Column("testbed", lambda name: name),
         Column("guessing", lambda name: chance_level(suite.testbeds[name]), "percent", 1),
         Column("lowest", lambda name: min(e.scores[name].mean for e in held_out(name)), "percent", 1),
         Column("highest", lambda name: max(e.scores[name].mean for e in held_out(name)), "percent", 1),
-        *(
-            Column(f"tasks for {count(round(100 * gap), 'point')}", partial(tasks_needed, gap), "count")
-            for gap in _GAPS
-        ),
+        *(Column(f"tasks for {count(gap, 'point')}", partial(tasks_needed, gap), "count") for gap in _GAPS),
     ]
     names = [name for name in suite.testbeds if held_out(name)]
     note = (
