@@ -267,8 +267,9 @@ def make(
         if not path.exists():
             print(f"{name}: drawing {bed}", flush=True)
             # The same images are doubted for every testbed: tasks of one number then have the same queries.
-            usual: dict[str, Any] = {"way": 5, "query": 10, "suspects": list(judges), **recipe.settings}
-            asked_for = {"tasks": tasks, "seed": 0, **({} if "replay" in settings else usual), **settings}
+            usual: dict[str, Any] = {"way": 5, "query": 10, "suspects": list(judges)}
+            shape = {} if "replay" in settings else usual
+            asked_for = {"tasks": tasks, "seed": 0, **shape, **recipe.settings, **settings}
             asked_for["tasks"] = min(asked_for["tasks"], tasks)
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
