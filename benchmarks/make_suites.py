@@ -164,7 +164,7 @@ RECIPES: dict[str, Recipe] = {
     "omniglot-1": Recipe(
         "Omniglot: drawings of characters, the 20 evaluation alphabets (659 characters of 20 drawings), which are the "
         "test classes of Meta-Dataset's split. Strokes on white: it says nothing about texture or colour. "
-        "Networks for photographs saw 128 pixels.",
+        "Networks for photographs saw 128 pixels; they do not reach the ladder's upper step, which is left out.",
         "MIT",
         "Get Omniglot from its makers (longshot datasets get omniglot).",
         _omniglot_links,
