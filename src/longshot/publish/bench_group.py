@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from longshot.base import Floats, count
+from longshot.publish.board_plots import agreement, agreement_sections, curves_section
+from longshot.publish.suite import KINDS, SuiteKind
 from longshot.reports import Column, Section, Sheet, SheetCell, make_sheet, markdown, write_page
-from longshot.statistics import Interval, mean_interval, meta_dataset_ranks
+from longshot.statistics import mean_interval, meta_dataset_ranks, plus_minus
 
 if TYPE_CHECKING:
     from longshot.publish.bench_suite import BenchCard
@@ -25,6 +27,8 @@ _NOTE = (
     "Meta-Dataset's rule (whoever is not outside the joint interval shares it) and averaged within a setting; networks "
     "that judged a testbed of a suite have none in it (†)."
 )
+
+_APART = ("ladder", "shifted", "varied")  # kinds whose testbeds ask different things
 
 
 class SeriesOverSuites(NamedTuple):
@@ -41,10 +45,15 @@ class SeriesOverSuites(NamedTuple):
         return self.model, self.method, self.setting
 
 
+# What a suite's card says of an entry: mean, half width, and whether the network was a judge.
+_Estimates: TypeAlias = "Callable[[BenchCard, Entry], list[tuple[float, float, bool]]]"
+
+
 @dataclass(frozen=True, eq=False)
 class GroupCard:
     """The cards of several suites, and what they say together."""
 
+    board_file: ClassVar[str] = "SUITE/leaderboard.json"
     group: str
     cards: tuple[BenchCard, ...]
     missing: tuple[Suite, ...] = ()  # whose images are not here
@@ -73,15 +82,15 @@ class GroupCard:
         columns = [
             Column("model", lambda each: each.model),
             Column("method", lambda each: each.method),
-            Column("setting", lambda each: each.setting),
+            Column("setting", lambda each: SheetCell(each.setting, look="tag")),
             Column("suites", lambda each: len(each.entries), "count"),
             Column("rank", lambda each: mean_ranks[each.key], "plain", 1, "lower"),
             *(
-                Column(kind, partial(self._mean, kind), "percent", 1)
-                for kind in ("easy", "uniform", "alike", "difficult", "both")
-                if any(kind in card.kinds.values() for card in self.cards)
+                Column(kind, partial(self._over_suites, "percent", partial(_of_kind, kind)), "percent", 1)
+                for kind in KINDS
+                if kind not in _APART and any(kind in card.kinds.values() for card in self.cards)
             ),
-            Column("drop", self._drop, "points", 1),
+            Column("drop", partial(self._over_suites, "points", _drops), "points", 1),
             Column("fails at", self._worst, "percent"),
         ]
         # A series without a rank is a judge somewhere on every testbed.
@@ -89,47 +98,22 @@ class GroupCard:
         absent = "".join(f" {suite.name} is left out: its images are not here." for suite in self.missing)
         return make_sheet(columns, series, title, note=_NOTE + absent, labels=3)
 
-    def _mean(self, kind: str, series: SeriesOverSuites) -> SheetCell | None:
-        """Average the testbeds of a kind within each suite, then the suites; halves add up in squares."""
-        per_suite, judged = [], False
-        for card in self.cards:
-            scores = [
-                score
-                for name, score in (
-                    series.entries[card.suite].scores if card.suite in series.entries else {}
-                ).items()
-                if card.kinds[name] == kind
-            ]
-            if scores:
-                judged = judged or any(score.judge for score in scores)
-                half = math.sqrt(sum((score.half or 0.0) ** 2 for score in scores)) / len(scores)
-                per_suite.append((float(np.mean([score.mean for score in scores])), half))
-        return _estimate_cell(_mean_of(per_suite), "percent", judged=judged)
-
-    def _drop(self, series: SeriesOverSuites) -> SheetCell | None:
-        """Average over suites the paired drop from uniform tasks to the same queries with difficult supports."""
-        per_suite, judged = [], False
+    def _over_suites(
+        self, unit: Literal["percent", "points"], estimates: _Estimates, series: SeriesOverSuites
+    ) -> SheetCell | None:
+        """Average the estimates within each suite, then the suites; marked where the network judged one of them."""
+        per_suite: list[tuple[float, float]] = []
+        judged = False
         for card in self.cards:
             entry = series.entries.get(card.suite)
-            pairs = (
-                []
-                if entry is None
-                else [
-                    (entry.scores[name], entry.scores[name.replace("difficult", "uniform")])
-                    for name, kind in card.kinds.items()
-                    if kind == "difficult" and name.replace("difficult", "uniform") in entry.scores
-                ]
-            )
-            drops = [
-                mean_interval(np.array(hard.accuracies) - np.array(plain.accuracies))
-                for hard, plain in pairs
-                if len(hard.accuracies) == len(plain.accuracies) and hard is not plain
-            ]
-            if drops:
-                judged = judged or any(hard.judge for hard, _ in pairs)
-                half = math.sqrt(sum((drop.half or 0.0) ** 2 for drop in drops)) / len(drops)
-                per_suite.append((float(np.mean([drop.mean for drop in drops])), half))
-        return _estimate_cell(_mean_of(per_suite), "points", judged=judged)
+            own = estimates(card, entry) if entry else []
+            if own:
+                per_suite.append(_pooled([(mean, half) for mean, half, _ in own]))
+                judged = judged or any(judge for *_, judge in own)
+        if not per_suite:
+            return None
+        mean, half = _pooled(per_suite)
+        return SheetCell(plus_minus(mean, half, unit), "judge" if judged else "", mean, half)
 
     def _worst(self, series: SeriesOverSuites) -> SheetCell:
         """Name the testbed with the lowest accuracy that the model did not judge."""
@@ -144,12 +128,20 @@ class GroupCard:
         mean, name = min(scores)
         return SheetCell(f"{name} ({100 * mean:.1f})", value=mean)
 
+    def agreements(self) -> list[Sheet]:
+        """Return how far rankings agree between kinds of testbeds, and between suites."""
+        boards = [card.board for card in self.cards]
+        by_suite = {board.suite: [(board.suite, name) for name in board.testbeds] for board in boards}
+        by_kind = beds_by_kind(self.cards)
+        sheets = [agreement("kinds of tasks", boards, by_kind), agreement("suites", boards, by_suite)]
+        return [sheet for sheet in sheets if sheet]
+
     def markdown(self) -> str:
         """Render the card, and those of every suite, as Markdown."""
         own = [self.sheet()] if self.entries else []
         return "\n".join(
             [
-                *(markdown(sheet) for sheet in (*own, self.board_sheet())),
+                *(markdown(sheet) for sheet in (*own, self.board_sheet(), *self.agreements())),
                 *(card.markdown() for card in self.cards),
             ]
         )
@@ -158,10 +150,12 @@ class GroupCard:
         """Render the card as an HTML page, with those of every suite."""
         sections = [Section("card", "Card", {"sheet": self.sheet()}, "sheet")] if self.entries else []
         sections.append(Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"))
+        sections += agreement_sections(self.agreements())
         for card in self.cards:
             sections.append(
                 Section(f"suite-{card.suite}", card.suite, {"sheet": card.board_sheet()}, "sheet")
             )
+            sections += curves_section(card.ladder, card.board)
         counts = [
             count(len(self.cards), "suite"),
             count(len(self.entries), "entry", "entries") + " measured now",
@@ -178,13 +172,28 @@ class GroupCard:
         }
 
 
-def _estimate_cell(
-    interval: Interval | None, unit: Literal["percent", "points"], *, judged: bool
-) -> SheetCell | None:
-    """Return an estimate as a cell, marked where the network judged a testbed that it is about."""
-    if interval is None:
-        return None
-    return SheetCell(interval.text(unit), "judge" if judged else "", interval.mean, interval.half)
+def _of_kind(kind: SuiteKind, card: BenchCard, entry: Entry) -> list[tuple[float, float, bool]]:
+    """List mean, half width and whether it was a judge on every testbed of a kind."""
+    scores = [score for name, score in entry.scores.items() if card.kinds[name] == kind]
+    return [(score.mean, score.half or 0.0, score.judge) for score in scores]
+
+
+def _drops(card: BenchCard, entry: Entry) -> list[tuple[float, float, bool]]:
+    """List the paired drops from uniform tasks to the same queries with difficult supports."""
+    drops = []
+    for name in (name for name, kind in card.kinds.items() if kind == "difficult"):
+        hard, plain = entry.scores[name], entry.scores.get(name.replace("difficult", "uniform"))
+        if plain and plain is not hard and len(plain.accuracies) == len(hard.accuracies):
+            drop = mean_interval(np.array(hard.accuracies) - np.array(plain.accuracies))
+            drops.append((drop.mean, drop.half or 0.0, hard.judge))
+    return drops
+
+
+def beds_by_kind(cards: Sequence[BenchCard]) -> dict[str, list[tuple[str, str]]]:
+    """List the testbeds of every kind, as (suite, name): the parts that rankings are compared on."""
+    beds = [(kind, (card.suite, name)) for card in cards for name, kind in card.kinds.items()]
+    present = [kind for kind in KINDS if any(kind == each for each, _ in beds)]
+    return {kind: [bed for each, bed in beds if each == kind] for kind in present}
 
 
 def series_over_suites(
@@ -222,10 +231,7 @@ def _mean_rank(
     return float(np.mean([np.mean(places) for places in own])) if own else None
 
 
-def _mean_of(estimates: Sequence[tuple[float, float]]) -> Interval | None:
+def _pooled(estimates: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Average independent means with half widths: the half widths add up in squares."""
-    if not estimates:
-        return None
-    mean = float(np.mean([value for value, _ in estimates]))
-    half = math.sqrt(sum(half**2 for _, half in estimates)) / len(estimates)
-    return Interval(mean, mean - half, mean + half, len(estimates))
+    halves = [half for _, half in estimates]
+    return float(np.mean([mean for mean, _ in estimates])), math.hypot(*halves) / len(halves)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from longshot.base import (
     write_text,
 )
 from longshot.publish.bench_group import GroupCard
+from longshot.publish.board_plots import agreement_sections, curves_section
 from longshot.publish.leaderboard import (
     Entry,
     Leaderboard,
@@ -78,6 +79,7 @@ _BOARD_NOTE = (
 class BenchCard:
     """The entries measured now, and the leaderboard that they are on."""
 
+    board_file: ClassVar[str] = "leaderboard.json"  # in the folder of a bench
     suite: str
     version: str
     about: str
@@ -85,6 +87,7 @@ class BenchCard:
     entries: tuple[Entry, ...]
     board: Leaderboard
     beds: tuple[dict[str, Any], ...] = ()  # what the page says about each testbed
+    ladder: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # as ``curves_section`` takes it
 
     def summary(self) -> BenchCard | GroupCard:
         """Return what a terminal shows: the kinds of testbeds where there are many, else each of them."""
@@ -125,15 +128,21 @@ class BenchCard:
         note = _NOTE + _BOARD_NOTE + self._marks_note(self.board.entries)
         return Sheet(f"Leaderboard: {self.title}", columns, list(blocks.values()), note)
 
+    def agreements(self) -> list[Sheet]:
+        """Return how far rankings agree between the kinds of testbeds; empty where there is little to rank."""
+        return GroupCard(self.suite, (self,)).agreements()
+
     def markdown(self) -> str:
         """Render card and board as Markdown."""
-        sheets = ([self.sheet()] if self.entries else []) + [self.board_sheet()]
+        sheets = ([self.sheet()] if self.entries else []) + [self.board_sheet(), *self.agreements()]
         return "\n".join(markdown(sheet) for sheet in sheets)
 
     def page(self) -> str:
         """Render card and board as an HTML page without any reference to another file."""
         sections = [Section("card", "Card", {"sheet": self.sheet()}, "sheet")] if self.entries else []
         sections.append(Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"))
+        sections += curves_section(self.ladder, self.board)
+        sections += agreement_sections(self.agreements())
         counts = [
             count(len(self.kinds), "testbed"),
             count(len(self.entries), "entry", "entries") + " measured now",
@@ -197,7 +206,7 @@ def _milliseconds(value: float | None) -> SheetCell | None:
 WHO = (
     Column("model", lambda entry: entry.model),
     Column("method", lambda entry: entry.method),
-    Column("setting", lambda entry: entry.setting),
+    Column("setting", lambda entry: SheetCell(entry.setting, look="tag")),
 )
 COSTS = (
     Column("ms/image", lambda entry: _milliseconds(entry.milliseconds_per_image), "plain", better="lower"),
@@ -370,6 +379,7 @@ def _bench_suite(
         entries=tuple(entries),
         board=full_board,
         beds=tuple(bed_facts(name, testbed) for name, testbed in suite.testbeds.items()),
+        ladder=suite.ladder,
     )
     if out is not None:
         _write_card(card, Path(out))

@@ -153,5 +153,7 @@ def command(
         click.echo(f"{terminal(shown.sheet())}\n")
     where = "Nothing was kept: name a folder with -o."
     if out is not None:
-        where = f"{out}: card.html, card.md, card.json; board: {leaderboard or out / 'leaderboard.json'}"
-    click.echo(f"{terminal(shown.board_sheet())}\n\n{where}")
+        where = f"{out}: card.html, card.md, card.json; board: {leaderboard or out / card.board_file}"
+    for sheet in (shown.board_sheet(), *([] if card.entries else card.agreements())):
+        click.echo(f"{terminal(sheet)}\n")
+    click.echo(where)

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
@@ -39,8 +40,8 @@ SHIPPED = Path(__file__).with_name("suites")
 DEFAULT = "toybox-1"
 METHODS = ("protonet", "ridge")  # where neither a suite nor its user names any
 LOOK_ALIKE = ("alike", "semantic", "siblings", "coarsity")
-SuiteKind: TypeAlias = Literal["easy", "uniform", "alike", "difficult", "both", "ladder", "shifted"]
-KINDS: tuple[SuiteKind, ...] = ("easy", "uniform", "alike", "difficult", "both", "ladder", "shifted")
+SuiteKind: TypeAlias = Literal["easy", "uniform", "alike", "difficult", "both", "ladder", "shifted", "varied"]
+KINDS: tuple[SuiteKind, ...] = get_args(SuiteKind)
 _BEDS = "testbeds.parquet"
 _HASH = "#sha256="  # after the URL of a suite: the digest of its archive
 
@@ -115,6 +116,20 @@ class Suite:
     def datasets(self) -> list[str]:
         """List the names of the datasets that the testbeds use."""
         return list(dict.fromkeys(name for testbed in self.testbeds.values() for name in testbed.datasets))
+
+    @property
+    def ladder(self) -> dict[str, tuple[float, float]]:
+        """Return the testbeds drawn for a stated accuracy: name → that accuracy, and that of guessing."""
+        return {
+            name: (target["accuracy"], chance_level(testbed))
+            for name, testbed in self.testbeds.items()
+            if self.kinds[name] == "ladder" and (target := testbed.meta["sampler"].get("target"))
+        }
+
+
+def chance_level(testbed: Testbed) -> float:
+    """Return the mean accuracy of guessing."""
+    return float(np.mean(1 / testbed.table.column("way").to_numpy()))
 
 
 def shipped_suites() -> tuple[str, ...]:

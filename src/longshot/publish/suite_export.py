@@ -16,13 +16,13 @@ import numpy as np
 from longshot.base import claim_folder, count, hash_file, write_json, write_text
 from longshot.publish.leaderboard import Entry, Leaderboard, shipped_board
 from longshot.publish.release_card import CROISSANT_FILE, croissant_record, front_matter
-from longshot.publish.suite import Suite
+from longshot.publish.suite import Suite, chance_level
 from longshot.reports import Column, make_sheet, markdown
 from longshot.statistics import tasks_to_decide
 from longshot.tasks import Testbed, say_sampler
 
 LOADER = Path(__file__).with_name("load_suite.py")
-_GAPS = (0.01, 0.02, 0.05)
+_GAPS = (1, 2, 5)  # points
 
 
 def export_suite(suite: Suite, out: str | os.PathLike[str]) -> Path:
@@ -153,27 +153,23 @@ def _hardness(suite: Suite, board: Leaderboard) -> str:
     def held_out(name: str) -> list[Entry]:
         return [entry for entry in board.entries if not entry.scores[name].judge]
 
-    def tasks_needed(gap: float, name: str) -> int | None:
-        return _tasks(held_out(name), name, gap)
+    def tasks_needed(gap: int, name: str) -> int | None:
+        return _tasks(held_out(name), name, gap / 100)
 
     columns = [
         Column("testbed", lambda name: name),
-        Column("guessing", lambda name: _chance(suite.testbeds[name]), "percent", 1),
+        Column("guessing", lambda name: chance_level(suite.testbeds[name]), "percent", 1),
         Column("lowest", lambda name: min(e.scores[name].mean for e in held_out(name)), "percent", 1),
         Column("highest", lambda name: max(e.scores[name].mean for e in held_out(name)), "percent", 1),
-        *(Column(f"tasks for {100 * gap:.0f} points", partial(tasks_needed, gap), "count") for gap in _GAPS),
+        *(Column(f"tasks for {count(gap, 'point')}", partial(tasks_needed, gap), "count") for gap in _GAPS),
     ]
     names = [name for name in suite.testbeds if held_out(name)]
     note = (
-        f"Over {count(len(board.entries), 'model')} of the board that judged none of the testbed's images. Tasks: how "
-        "many a paired test at 5 % needs to tell two models apart that differ so much, with a chance of 80 %, at the "
-        "median spread of two models' differences."
+        "Over the models × methods of the board that judged none of the testbed's images. Tasks: how many a paired "
+        "test at 5 % needs to tell two of them apart that differ so much, with a chance of 80 %, at the median spread "
+        "of two models' differences."
     )
     return markdown(make_sheet(columns, names, note=note))
-
-
-def _chance(testbed: Testbed) -> float:
-    return float(np.mean(1 / testbed.table.column("way").to_numpy()))
 
 
 def _tasks(entries: list[Entry], name: str, gap: float) -> int | None:
