@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -82,6 +83,7 @@ def address(path: str, parameters: Sequence[tuple[str, str]]) -> str:
     return f"{path}?{text}" if text else path
 
 
+@lru_cache(4_096)  # every link of a page carries the same state
 def _quoted(text: str) -> str:
     return quote(text.encode("utf-8", "replace"), safe="/:,@.-*() ").replace(" ", "+")
 
