@@ -41,9 +41,12 @@ def answered_bed(site: Site, run: Item, query: Any) -> tuple[RunIndex, BedIndex,
     """Return index, testbed, place of the series and tasks that an address names; NotThere without answers."""
     index = site.index(run)
     bed = choose_bed(index, query)
-    series = choose_series(bed, str(query.get("series", "")))
+    if not query.get("bed"):  # the first that has something to show
+        bed = next((each for each in index.beds() if each.answered()), bed)
+    named, answered = str(query.get("series", "")), bed.answered()
+    series = choose_series(bed, named) if named or not answered else max(answered, key=bed.mean)
     item = site.testbed_item(bed.hash)
-    if item is None or bed.answers(series) is None:
+    if item is None or series not in answered:
         raise NotThere(
             bed.problem or "The testbed of these results is not at hand, so its queries cannot be shown."
         )

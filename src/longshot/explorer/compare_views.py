@@ -98,7 +98,10 @@ def compare_series(site: Site, query: Any) -> Page:
     sheet = make_sheet(PAIRS, pairs, aria="Pairs of series") if pairs else None
     sections = [Section("choose", "Series", {**choices, "pairs": sheet, "sentence": ""}, "compare_choose")]
     if len(chosen) == 2:
-        sections = [*_pair(site, item, chosen[0], chosen[1], query), *sections]
+        more = (
+            sections if len(every) > 2 or len(choices["beds"]) > 1 else []
+        )  # else there is nothing to choose
+        sections = [*_pair(site, item, chosen[0], chosen[1], query), *more]
     counts = [count(len(chosen), "series", "series"), count(int(item.facts["tasks"]), "task")]
     page = Page(f"Compare on {item.name}", sections, counts=counts, crumbs=crumbs)
     seen = (site.index(each.run).leaks.get((item.facts["hash"], each.series.backbone)) for each in chosen)
@@ -171,24 +174,20 @@ def _difference(a: Candidate, b: Candidate) -> dict[str, Any]:
     shared = np.isfinite(first[:size]) & np.isfinite(second[:size])
     before, after = first[:size][shared], second[:size][shared]
     gaps = np.round(after - before, 12)
-    if len(gaps) < 2:
-        nothing = {"low": None, "high": None, "p": float("nan"), "how": ""}
-        return {"n": len(gaps), "mean": 0.0, "wins": 0.0, "ties": 0.0, "losses": 0.0, **nothing}
-    interval = mean_interval(gaps)
-    if len(gaps) <= _SAMPLED:
+    p, how = float("nan"), ""
+    if 2 <= len(gaps) <= _SAMPLED:
         p, how = compare_paired(before, after).p, "sign-flip test"
-    else:
+    elif len(gaps) > _SAMPLED:
         error = float(np.std(gaps, ddof=1)) / np.sqrt(len(gaps))
         p = t_p_value(float(np.mean(gaps)) / error, len(gaps) - 1) if error > 0 else 1.0
         how = "paired t test"
+    interval = mean_interval(gaps) if len(gaps) > 1 else None
+    sides = {"mean": gaps, "wins": gaps > 0, "ties": gaps == 0, "losses": gaps < 0}
     return {
         "n": len(gaps),
-        "mean": interval.mean,
-        "low": interval.low,
-        "high": interval.high,
-        "wins": float((gaps > 0).mean()),
-        "ties": float((gaps == 0).mean()),
-        "losses": float((gaps < 0).mean()),
+        "low": interval and interval.low,
+        "high": interval and interval.high,
+        **{name: float(np.mean(values)) if len(gaps) else float("nan") for name, values in sides.items()},
         "p": p,
         "how": how,
     }
@@ -204,8 +203,9 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
         both_answers = (first, second)
         compared = _compared.get(key, lambda: side_by_side(cached.testbed, *both_answers))
     fixed = [("testbed", item.id), ("series", a.id), ("series", b.id)]
-    kind = str(query.get("kind", "only_a"))
-    kind = kind if kind in KINDS else "only_a"
+    totals = {} if compared is None else compared.totals()
+    kind = next((name for name in KINDS if totals.get(name)), KINDS[0])  # of which there are some
+    kind = str(query["kind"]) if query.get("kind") in KINDS else kind
     page = page_number(query, "shown")
     state = replace(ListState.read("/compare", query), fixed=tuple(fixed))
 
@@ -228,7 +228,6 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
         context["problem"] = "The answers of one of them are not on record, so there are no queries to show."
         return sections
     context["problem"] = ""
-    totals = compared.totals()
     context["quad"] = [
         (WORDS[name], totals[name], link(1, name), name == kind)
         for name in ("both", "only_a", "only_b", "neither")

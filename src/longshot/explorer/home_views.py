@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from longshot.base import UserError, count
 from longshot.explorer.dataset_views import page_of, pager_of
@@ -47,7 +47,7 @@ class Line:
     score: BedScore | None = None
     url: str = ""  # of the testbed
     marks: str = ""  # "pin", "hide" or nothing
-    spark: str = ""
+    again: bool = False  # whether the line above is of the same run
 
 
 def marked_items(cookies: Mapping[str, str], name: str) -> set[str]:
@@ -98,12 +98,7 @@ def home(site: Site, query: Any, cookies: Mapping[str, str]) -> Page:
         "note": "",
         "waiting": False,
     }
-    running = [item for item in items if item.state in ("running", "stalled", "stopped")]
     sections = []
-    plain = not (words or kind or state or sort)
-    if running and plain and "page" not in query:
-        lines = [Line(item, "", 0.0, spark=site.scores.spark(item)) for item in running[:12]]
-        sections.append(Section("running", "Now", {"lines": lines}, "home_running"))
     runs = [item for item in shown if item.kind == "run"]
     more_items = [item for item in shown if item.kind != "run" and (kind or item.kind != "dataset")]
     if runs or kind == "run":
@@ -117,7 +112,7 @@ def home(site: Site, query: Any, cookies: Mapping[str, str]) -> Page:
             for line in _run_lines(site, run, own, now, mark)
         ]
         pager = pager_of(link, number, start, len(listed), len(runs), "runs")
-        own = {"sheet": _scores_sheet(lines), "waiting": None in scores, "item_kind": "run", **pager}
+        own = {"sheet": _scores_sheet(site, lines), "waiting": None in scores, "item_kind": "run", **pager}
         sections.append(Section("scores", "Scores of runs", {**context, **own}, "home_items"))
     if more_items or not runs:
         number, start = page_of(query if kind else {}, len(more_items), _ROWS)
@@ -172,17 +167,16 @@ def _value(score: BedScore, sort: str) -> float:
 
 def _run_lines(site: Site, run: Item, scores: list[BedScore] | None, now: float, mark: Any) -> list[Line]:
     """Return a line per testbed of a run; one without a score where there is none."""
-    age, spark = _age(run, now), site.scores.spark(run)
+    age = _age(run, now)
     lines: list[Line] = []
     for score in (scores or [])[:_BEDS]:
         bed = site.testbed_item(score.hash)
         more = len(scores or ()) - _BEDS
         facts = f"and {more} more testbeds" if more > 0 and len(lines) == _BEDS - 1 else ""
-        lines.append(Line(run, facts, age, score, bed.url if bed else "", mark(run), spark))
+        lines.append(Line(run, facts, age, score, bed.url if bed else "", mark(run), bool(lines)))
     facts = "" if scores is None else run.problem or "no results yet"
     first_bed = site.testbed_item(next(iter(run.facts.get("testbeds", ())), ""))
-    url = first_bed.url if first_bed else ""
-    return lines or [Line(run, facts, age, None, url, mark(run), spark)]
+    return lines or [Line(run, facts, age, None, first_bed.url if first_bed else "", mark(run))]
 
 
 _NAME = Markup(
@@ -196,21 +190,24 @@ _STRIP = Markup(
 _STATE = Markup('<span class="state {0}" data-state="{1}">{0}</span> ')
 _MARKS = Markup(
     '<button type="button" class="mark-item" hidden data-mark="{0}" data-item="{1}" aria-pressed="{2}"'
-    ' aria-label="{0} {3}">{4}</button> '
+    ' aria-label="{0} {3}">{0}</button> '
 )
 _LINK = Markup('<a href="{}"><bdi>{}</bdi></a>')
+_BELOW = Markup('<span class="dim part">{}</span>')
 _SERIES = Markup('<span class="code">{}</span> <span class="dim code">{}</span>{}')
 _SPARK = Markup(
-    '<svg class="spark" viewBox="0 0 60 16" aria-hidden="true"><polyline data-spark="{}" points="{}"/></svg> '
-    '<span class="dim" data-count="{}">{:,} of {:,} {}</span>'
+    '<svg class="spark" viewBox="0 0 60 16" aria-hidden="true"><polyline data-spark="{0}" points="{1}"/></svg> '
+    '<span class="dim" data-count="{0}">{2:,} of {3:,} {4}</span>'
 )
 
 
 def _name_cell(line: Line, pictures: Markup) -> SheetCell:
     item = line.item
+    if line.again:
+        return SheetCell(item.name, html=pictures + _LINK.format(item.url, item.name))
     marks = Markup("").join(
-        _MARKS.format(name, item.digits, str(line.marks == name).lower(), item.name, sign)
-        for name, sign in (("pin", "pin"), ("hide", "hide"))
+        _MARKS.format(name, item.digits, str(line.marks == name).lower(), item.name)
+        for name in ("pin", "hide")
     )
     html = _NAME.format(
         strip=pictures,
@@ -224,7 +221,7 @@ def _name_cell(line: Line, pictures: Markup) -> SheetCell:
     return SheetCell(item.name, html=html)
 
 
-def _scores_sheet(lines: list[Line]) -> Sheet | None:
+def _scores_sheet(site: Site, lines: list[Line]) -> Sheet | None:
     """Return the table of scores: a line per run and testbed."""
 
     def name(line: Line) -> SheetCell:
@@ -242,16 +239,8 @@ def _scores_sheet(lines: list[Line]) -> Sheet | None:
         if line.score is None:
             return SheetCell("")
         words = f"{count(line.score.tasks, 'task')}{', ' if line.facts else ''}{line.facts}"
-        return SheetCell(
-            line.score.name, html=_LINK.format(line.url, line.score.name) if line.url else "", below=words
-        )
-
-    def work(line: Line) -> SheetCell:
-        sign = line.item.sign
-        if sign is None or not sign.total:
-            return SheetCell("")
-        html = _SPARK.format(line.item.id, line.spark, line.item.id, sign.done, sign.total, sign.unit)
-        return SheetCell(f"{sign.done} of {sign.total}", html=html)
+        name = _LINK.format(line.url, line.score.name) if line.url else escape(line.score.name)
+        return SheetCell(line.score.name, html=name + _BELOW.format(words))
 
     columns = [
         Column("Run", name),
@@ -262,9 +251,24 @@ def _scores_sheet(lines: list[Line]) -> Sheet | None:
         Column("Best method", best),
         Column("Testbed", bed),
     ]
-    if any(line.item.sign is not None for line in lines):
-        columns.append(Column("Progress", work))
-    return make_sheet(columns, lines, style="results home", aria="Scores of runs") if lines else None
+    columns += _progress(site, lines)
+    return make_sheet(columns, lines, style="home scores", aria="Scores of runs") if lines else None
+
+
+def _progress(site: Site, lines: list[Line]) -> list[Column]:
+    """Return a column that shows how far work is; none where nothing works."""
+
+    def work(line: Line) -> SheetCell:
+        sign = line.item.sign
+        if sign is None or not sign.total or line.again:
+            return SheetCell("")
+        points = site.scores.spark(line.item)
+        html = _SPARK.format(line.item.id, points, sign.done, sign.total, sign.unit)
+        silent = f"silent for {ago(sign.age).removesuffix(' ago')}" if line.item.state == "stalled" else ""
+        note = silent or (sign.note if line.item.state == "stopped" else "")
+        return SheetCell(f"{sign.done} of {sign.total}", html=html + _BELOW.format(note))
+
+    return [Column("Progress", work)] if any(line.item.sign is not None for line in lines) else []
 
 
 _FORGET = Markup(
@@ -285,6 +289,7 @@ def _items_sheet(site: Site, lines: list[Line]) -> Sheet | None:
         Column("Kind", lambda line: SheetCell(line.item.kind, look="tag")),
         Column("About", lambda line: SheetCell(line.facts)),
     ]
+    columns += _progress(site, lines)
     if site.csrf and any(line.item.kind == "dataset" and line.item.name != "toybox" for line in lines):
         columns.append(
             Column(
@@ -292,7 +297,7 @@ def _items_sheet(site: Site, lines: list[Line]) -> Sheet | None:
                 lambda line: SheetCell("", html=_FORGET.format(line.item.url, site.csrf, line.item.name)),
             )
         )
-    return make_sheet(columns, lines, style="results home", aria="Items") if lines else None
+    return make_sheet(columns, lines, style="home", aria="Items") if lines else None
 
 
 def _age(item: Item, now: float) -> float:
@@ -318,7 +323,8 @@ def _facts(item: Item) -> list[str]:
         parts += [count(len(facts["methods"]), "method")]
         return [*parts, ", ".join(beds[:3]) + ("…" if len(beds) > 3 else "")]
     if item.kind == "testbed":
-        sampler = re.sub(r"\([^()]*\)", "", str(facts["sampler"]))  # its settings stand on its page
+        # Its settings, and what every testbed says, stand on its page.
+        sampler = re.sub(r"\([^()]*\)|, copies apart\b|, tasks \d+\b", "", str(facts["sampler"]))
         return [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), sampler]
     if item.kind == "training":
         settings = facts.get("settings", {})

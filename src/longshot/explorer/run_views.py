@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from longshot.base import count
 from longshot.explorer.library import Item
 from longshot.explorer.listing import (
@@ -57,7 +55,7 @@ def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[
         else ["results", "provenance"]  # these every run has
     )
     views = {"Overview": "", "Tasks": "tasks"} | ({"Plots": "plot"} if index.rows else {})
-    if any(bed.answers(0) is not None for bed in index.beds() if bed.series):
+    if any(bed.answered() and site.testbed_item(bed.hash) for bed in index.beds()):
         views |= {"Classes": "classes", "Confusions": "confusion"}
     tabs = tabs_of(run.url, here, views)
     if any(len(bed.series) > 1 for bed in index.beds()):
@@ -128,13 +126,9 @@ def choose_series(bed: BedIndex, text: str) -> int:
             return position
     if text:
         raise NotThere(f"There is no series '{text[:80]}' on this testbed.")
-    means = [
-        float(np.nanmean(values)) if np.isfinite(values := bed.accuracies(position)).any() else -1.0
-        for position in range(len(bed.series))
-    ]
-    if not means:
+    if not bed.series:
         raise NotThere("This testbed has no results yet.")
-    return int(np.argmax(means))
+    return max(range(len(bed.series)), key=bed.mean)
 
 
 def default_columns(bed: BedIndex) -> list[str]:

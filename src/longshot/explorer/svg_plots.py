@@ -49,7 +49,7 @@ def bar_plot(bars: Sequence[Bar], title: str) -> str:
 
 
 _WIDTH, _HEIGHT = 720, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 14, 12, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 14, 12, 66
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Dot:
     url: str = ""
 
 
-_DOTS_WIDTH, _DOTS_LEFT = 720, 210
+_DOTS_WIDTH, _DOTS_LEFT = 440, 180
 
 
 def dot_plot(dots: Sequence[Dot], label: str) -> str:
@@ -153,7 +153,7 @@ def dot_plot(dots: Sequence[Dot], label: str) -> str:
         f'<svg class="plot scatter dots" role="group" viewBox="0 0 {_DOTS_WIDTH} {height}" '
         f'xmlns="http://www.w3.org/2000/svg" aria-label="{escape(label)} of each class">'
     ]
-    for tick in (0, 0.25, 0.5, 0.75, 1):
+    for tick in (0, 0.5, 1):
         parts.append(
             f'<path class="grid" d="M{place(tick):.1f} 4V{height - 28}"/>'
             f'<text x="{place(tick):.1f}" y="{height - 10}" text-anchor="middle">{100 * tick:.0f} %</text>'
@@ -166,7 +166,7 @@ def dot_plot(dots: Sequence[Dot], label: str) -> str:
         reach = (
             "" if dot.low is None or dot.high is None else f"M{place(dot.low):.1f} {y}H{place(dot.high):.1f}"
         )
-        shown = dot.label if len(dot.label) <= 30 else f"{dot.label[:29]}…"
+        shown = dot.label if len(dot.label) <= 26 else f"{dot.label[:25]}…"
         row = (
             f'<text x="{_DOTS_LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(shown)}</text>'
             f'<path class="reach" d="{reach}"/>'
@@ -208,10 +208,11 @@ def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
         )
     for number, name in enumerate(names or ("0 %", "25 %", "50 %", "75 %", "100 %")):
         at = number if names else number / 4
-        shown = name if len(name) <= 20 else f"{name[:19]}…"
-        parts.append(
-            f'<text x="{place_x(at):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{escape(shown)}</text>'
-        )
+        # Long names stand in two rows, and are cut where the phone's larger letters would meet.
+        room = int(2 * (_WIDTH - _LEFT - _RIGHT - 60) / max(1, len(names) - 1) / 12)
+        shown = name if len(name) <= max(4, room) else f"{name[: max(3, room - 1)]}…"
+        row = _HEIGHT - _BOTTOM + 20 + 18 * (number % 2 if len(names) > 2 else 0)
+        parts.append(f'<text x="{place_x(at):.1f}" y="{row}" text-anchor="middle">{escape(shown)}</text>')
     parts.append(
         f'<text class="label" x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(xlabel)}</text>'
         f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="14" text-anchor="middle" '

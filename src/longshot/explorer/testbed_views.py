@@ -20,7 +20,7 @@ from longshot.explorer.task_rows import CHOSEN_BY, PICTURED, task_table
 from longshot.reports import Section, class_names
 from longshot.tasks import Testbed
 
-_RUNS = 20  # that are named
+_RUNS, _PEEKS = 20, 5  # runs that are named, tasks in pictures
 
 
 def testbed_frame(site: Site, item: Item, here: str, sections: list[Section]) -> Page:
@@ -42,6 +42,7 @@ def testbed_overview(site: Site, item: Item) -> Page:
     balance = describe.balances(testbed)
     context = {
         "item": item,
+        "peeks": range(min(_PEEKS, len(testbed))),
         "settings": sampler_settings(testbed.meta["sampler"]),
         "seed": testbed.meta.get("seed"),
         "creator": testbed.meta.get("creator"),
