@@ -131,7 +131,7 @@ def test_tasks_are_chosen_by_classes_and_disagreement(client: Client, explored: 
         assert row["disagreement"] == pytest.approx(np.mean(np.array(first) != np.array(second)))
 
 
-@pytest.mark.parametrize(("view", "pattern"), [("", r'<td class="pictures">'), ("grid", r'class="task-grid')])
+@pytest.mark.parametrize(("view", "pattern"), [("", r'<td class="tiles">'), ("grid", r'class="task-grid')])
 def test_a_task_of_a_list_has_a_picture_per_class(client: Client, view: str, pattern: str) -> None:
     page = client.get(f"{client.item('run', 'first')}/tasks?bed=easy&view={view}").text
     assert re.search(pattern, page)

@@ -25,7 +25,7 @@ from longshot.explorer.svg_plots import Dot, dot_plot
 from longshot.explorer.task_rows import numbered
 from longshot.explorer.testbed_views import dataset_links
 from longshot.reports import Column, Section, Sheet, SheetCell, class_names, make_sheet
-from longshot.statistics import percent, plus_minus
+from longshot.statistics import percent
 
 _PICTURED = Markup(
     '<span class="named"><a class="tile" href="{1}" style="{0}" tabindex="-1" aria-hidden="true"></a>'
@@ -114,7 +114,7 @@ def run_classes(site: Site, run: Item, query: Any) -> Page:
             lambda score: _share(score, class_url(run, base, (score.dataset, score.class_id))),
             "percent",
         ),
-        Column("95 % interval", lambda score: (score.accuracy.low, score.accuracy.high), "percent"),
+        _ENDS,
         Column("Most taken for", rival),
         Column("Of these %", lambda score: score.taken_share, "percent"),
         Column("Tasks", lambda score: score.tasks, "count"),
@@ -146,11 +146,16 @@ def run_classes(site: Site, run: Item, query: Any) -> Page:
     return run_frame(site, run, index, "classes", [section])
 
 
-def _share(score: ClassScore, url: str) -> SheetCell:
-    interval = score.accuracy
-    return SheetCell(
-        plus_minus(interval.mean, interval.half), value=interval.mean, half=interval.half, link=url
+def _share(score: ClassScore, url: str = "") -> SheetCell:
+    """Return the accuracy of a class above its interval, which is lopsided near 0 and 100."""
+    own = score.accuracy
+    below = (
+        f"{percent(own.low)} … {percent(own.high)}" if own.low is not None and own.high is not None else ""
     )
+    return SheetCell(percent(own.mean), value=own.mean, below=below, link=url)
+
+
+_ENDS = Column("", lambda score: (score.accuracy.low, score.accuracy.high), "percent", key=("low", "high"))
 
 
 def series_links(
@@ -234,8 +239,7 @@ def class_page(site: Site, run: Item, query: Any) -> Page:
     scores = make_sheet(
         (
             Column("Series", lambda row: SheetCell(row[0].label, look="code")),
-            Column("Accuracy %", lambda row: _share(row[1], ""), "percent"),
-            Column("95 % interval", lambda row: (row[1].accuracy.low, row[1].accuracy.high), "percent"),
+            Column("Accuracy %", lambda row: _share(row[1]), "percent"),
             Column("Most taken for", lambda row: names.get((key[0], row[1].taken_for), "–")),
             Column("Tasks", lambda row: row[1].tasks, "count"),
             Column("Queries", lambda row: row[1].queries, "count"),

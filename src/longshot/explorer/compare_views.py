@@ -76,7 +76,8 @@ def compare_series(site: Site, query: Any) -> Page:
     run = str(query.get("run", "")).rsplit("-", 1)[-1]
     if not chosen:
         chosen = [each for each in every if not run or each.run.digits == run][:_MOST]
-    crumbs = [("Explorer", "/"), (item.name, item.url)]
+    owner = site.library.find("run", run) if run else None
+    crumbs = [("Explorer", "/"), (owner.name, owner.url) if owner else (item.name, item.url)]
     bed_pairs = [("testbed", item.id)]
     choices = {
         "every": [(each.id, each.series.label, each.run.name, each in chosen) for each in every],

@@ -12,14 +12,13 @@ from starlette.responses import Response
 
 from longshot.audit import read_decisions
 from longshot.base import Ints, UserError, count, in_words
-from longshot.data import class_labels
 from longshot.explorer.downloads import attachment
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address, cell_text, page_number
 from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
-from longshot.explorer.sprites import SHOWN, image_gallery
+from longshot.explorer.sprites import SHOWN, class_titles, image_gallery
 from longshot.explorer.svg_plots import Bar, bar_plot
-from longshot.reports import Section, class_names, table_bytes
+from longshot.reports import Section, table_bytes
 from longshot.tasks import bars, rows_mask
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def open_item(site: Site, item: Item) -> Dataset:
 def dataset_classes(site: Site, item: Item, query: Any) -> Page:
     """Show every class with its first picture, size and split; ``q`` searches, ``sort`` orders."""
     dataset = open_item(site, item)
-    labels = class_labels(dataset)
+    titles = class_titles(dataset)
     split_of = {name: split for split, members in dataset.splits.items() for name in members}
     words = str(query.get("q", ""))[:200].strip()
     split = str(query.get("split", ""))
@@ -59,8 +58,7 @@ def dataset_classes(site: Site, item: Item, query: Any) -> Page:
     chosen = [
         number
         for number, name in enumerate(dataset.class_ids)
-        if words.lower() in f"{name} {labels.get(name, '')}".lower()
-        and (not split or split_of.get(name) == split)
+        if words.lower() in f"{name} {titles[name]}".lower() and (not split or split_of.get(name) == split)
     ]
     if sort:
         chosen.sort(key=lambda number: -int(dataset.sizes[number]))
@@ -69,9 +67,7 @@ def dataset_classes(site: Site, item: Item, query: Any) -> Page:
     gallery = image_gallery(item, dataset, [int(dataset.offsets[number]) for number in shown])
     for tile, number in zip(gallery["tiles"], shown, strict=True):
         name = dataset.class_ids[number]
-        label = labels.get(name)
         tile |= {
-            "name": f"{label} ({dataset.class_names[number]})" if label else dataset.class_names[number],
             "url": address(f"{item.url}/images", [("class", name)]),
             "key": name,
             "caption": f"{int(dataset.sizes[number]):,}"
@@ -117,12 +113,8 @@ def dataset_images(site: Site, item: Item, query: Any) -> Page | Response:
     page, start = page_of(query, len(rows), _IMAGES)
     shown = rows[start : start + _IMAGES].tolist()
     gallery = image_gallery(item, dataset, shown)
-    labels = class_labels(dataset)
     for tile in gallery["tiles"]:
-        number = int(dataset.labels[tile["row"]])
-        class_id = dataset.class_ids[number]
         tile |= {
-            "name": labels.get(class_id) or dataset.class_names[number],
             "caption": tile["key"].rsplit("/", 1)[-1][:40],
             "url": address(tile["url"], carried),
         }
@@ -146,7 +138,7 @@ def dataset_images(site: Site, item: Item, query: Any) -> Page | Response:
         "example": example_rule(dataset),
         **pager_of(link, page, start, len(shown), len(rows), "images"),
     }
-    heading = f"Images of {labels.get(name) or name.rsplit('/', 1)[-1]}" if name else "Images"
+    heading = f"Images of {class_titles(dataset)[name]}" if name else "Images"
     heading = "Images circled on the map" if circle else heading
     shown_page = dataset_frame(item, dataset, "images", [Section("images", heading, context, "image_grid")])
     shown_page.notices += notices
@@ -182,9 +174,9 @@ def dataset_image(site: Site, item: Item, row: int, query: Any) -> Page:
     number = int(dataset.labels[row])
     class_id = dataset.class_ids[number]
     facts = [("class", class_id), ("key", str(dataset.keys[row].as_py()))]
-    label = class_labels(dataset).get(class_id)
-    if label:
-        facts.insert(1, ("called", label))
+    title = class_titles(dataset)[class_id]
+    if title != class_id:
+        facts.insert(1, ("called", title))
     if dataset.attributes is not None:
         values = dataset.attributes.slice(row, 1).to_pylist()[0]
         facts += [
@@ -194,7 +186,7 @@ def dataset_image(site: Site, item: Item, row: int, query: Any) -> Page:
     context = {
         "large": f"{item.url}/image-{row}.jpg",
         "facts": facts,
-        "name": label or dataset.class_names[number],
+        "name": title,
         "class_url": address(f"{item.url}/images", [("class", class_id)]),
     }
     page = dataset_frame(item, dataset, "image", [Section("image", "Image", context, "dataset_image")])
@@ -271,7 +263,7 @@ def dataset_facts(site: Site, item: Item) -> Page:
     for number, (heading, shown) in enumerate(groups):
         gallery = image_gallery(item, dataset, shown)
         for tile in gallery["tiles"]:
-            tile |= {"name": dataset.class_names[int(dataset.labels[tile["row"]])], "caption": tile["key"]}
+            tile["caption"] = tile["key"]
         pager = pager_of(lambda **_: "", 1, 0, len(shown), len(shown), "images")
         sections.append(Section(f"odd{number}", heading, {**gallery, **pager}, "gallery"))
     lines = {"lines": left_out[:400], "more": max(0, len(left_out) - 400), "empty": "Nothing was left out."}
@@ -307,11 +299,11 @@ def dataset_suspects(site: Site, item: Item, query: Any) -> Page:
     page, start = page_of(query, len(listed), SHOWN)
     shown = listed[start : start + SHOWN]
     gallery = image_gallery(item, dataset, [int(row["row"]) for row in shown])
-    names = dict(zip(dataset.class_ids, class_names(dataset.class_ids, class_labels(dataset)), strict=True))
+    names = class_titles(dataset)
     for tile, row in zip(gallery["tiles"], shown, strict=True):
         rival = row.get("rival")
         why = f"looks like {names.get(rival, rival)}, {row['odds']:,.0f} to 1" if rival else str(row["why"])
-        tile |= {"name": names.get(row["class"], str(row["class"])), "caption": why}
+        tile["caption"] = why
 
     def link(**changes: Any) -> str:
         facts = {"network": network, "class": class_id, **changes}

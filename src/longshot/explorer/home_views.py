@@ -324,7 +324,9 @@ def _facts(item: Item) -> list[str]:
         return [*parts, ", ".join(beds[:3]) + ("…" if len(beds) > 3 else "")]
     if item.kind == "testbed":
         # Its settings, and what every testbed says, stand on its page.
-        sampler = re.sub(r"\([^()]*\)|, copies apart\b|, tasks \d+\b", "", str(facts["sampler"]))
+        sampler = re.sub(r"\([^()]*\)|, copies apart\b|, tasks \d+\b", "", str(facts["sampler"])).replace(
+            "_", " "
+        )
         return [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), sampler]
     if item.kind == "training":
         settings = facts.get("settings", {})

@@ -245,9 +245,10 @@ def cell_text(value: Any, name: str = "") -> str:
         return f"{value:,}"
     if value != value:
         return "–"
-    if is_share(name):
-        return f"{100 * value:.1f}"
-    return f"{value:,.2f}".rstrip("0").rstrip(".") if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"
+    text = f"{100 * value:.1f}" if is_share(name) else f"{value:,.2f}".rstrip("0").rstrip(".")
+    if not is_share(name) and 0 < abs(value) < 0.01:
+        text = f"{value:.2g}"
+    return text.replace("-", "−")
 
 
 def is_share(name: str) -> bool:

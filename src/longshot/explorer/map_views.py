@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 from starlette.responses import JSONResponse, Response
 
 from longshot.base import Bools, Floats, Ints, UserError, in_words
-from longshot.data import class_labels
 from longshot.explorer.caches import LruCache
 from longshot.explorer.dataset_views import dataset_frame, open_item
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address
 from longshot.explorer.query_answers import feature_files, networks_of
 from longshot.explorer.site import NotThere, Page, Site, made
-from longshot.reports import Section, class_names
+from longshot.explorer.sprites import class_titles
+from longshot.reports import Section
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -150,7 +150,7 @@ def _grouped(
 ) -> tuple[list[str], Ints]:
     """Return the names of groups and the group of every image, the last for all others; [N]."""
     if colour == "class":
-        shown = class_names(dataset.class_ids, class_labels(dataset))
+        shown = list(class_titles(dataset).values())
         sizes = np.asarray(dataset.sizes)
         order = np.argsort(-sizes, kind="stable")[:_GROUPS]
         if class_id in dataset.class_ids:

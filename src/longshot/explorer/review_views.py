@@ -13,15 +13,15 @@ from starlette.responses import RedirectResponse, Response
 
 from longshot.audit import decide_images, read_decisions, review_file, undo_decisions
 from longshot.base import UserError, in_words
-from longshot.data import class_labels, registry
+from longshot.data import registry
 from longshot.explorer.dataset_views import dataset_frame, open_item
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address
 from longshot.explorer.map_views import suspects_job
 from longshot.explorer.query_answers import networks_of
 from longshot.explorer.site import NotThere, Page, Site, made
-from longshot.explorer.sprites import image_gallery
-from longshot.reports import Section, class_names
+from longshot.explorer.sprites import class_titles, image_gallery
+from longshot.reports import Section
 
 _BODY = 8_192  # bytes of a form
 _deciding = threading.Lock()  # from the look at a decision to the next
@@ -72,8 +72,7 @@ def dataset_review(site: Site, item: Item, query: Any, notice: str = "") -> Page
     if not rows:
         return page
     row = doubted[rows[number]]
-    labels = class_names(dataset.class_ids, class_labels(dataset))
-    names = dict(zip(dataset.class_ids, labels, strict=True))
+    names = class_titles(dataset)
     for class_id in filter(None, (row["class"], row.get("rival"))):
         own = np.arange(len(dataset))[dataset.rows(dataset.class_index(class_id))]
         clean = own[~np.isin(own, rows)][:: max(1, len(own) // _BESIDE)][:_BESIDE]

@@ -49,7 +49,7 @@ def bar_plot(bars: Sequence[Bar], title: str) -> str:
 
 
 _WIDTH, _HEIGHT = 720, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 14, 12, 66
+_LEFT, _RIGHT, _TOP, _BOTTOM = 92, 14, 12, 66
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str) -> str:
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(
         f'<text class="label" x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(_named(xlabel))}</text>'
-        f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="14" text-anchor="middle" '
+        f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="20" text-anchor="middle" '
         f'transform="rotate(-90)">{escape(_named(ylabel))}</text>'
     )
     for point in points:
@@ -215,7 +215,7 @@ def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
         parts.append(f'<text x="{place_x(at):.1f}" y="{row}" text-anchor="middle">{escape(shown)}</text>')
     parts.append(
         f'<text class="label" x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(xlabel)}</text>'
-        f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="14" text-anchor="middle" '
+        f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="20" text-anchor="middle" '
         f'transform="rotate(-90)">accuracy (%)</text>'
     )
     for curve in curves:

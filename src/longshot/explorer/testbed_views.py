@@ -42,7 +42,6 @@ def testbed_overview(site: Site, item: Item) -> Page:
     balance = describe.balances(testbed)
     context = {
         "item": item,
-        "peeks": range(min(_PEEKS, len(testbed))),
         "settings": sampler_settings(testbed.meta["sampler"]),
         "seed": testbed.meta.get("seed"),
         "creator": testbed.meta.get("creator"),
@@ -61,7 +60,12 @@ def testbed_overview(site: Site, item: Item) -> Page:
         ],
         "siblings": siblings(site, item),
     }
-    return testbed_frame(site, item, "", [Section("origin", "How it was drawn", context, "testbed_overview")])
+    peeks = {"url": item.url, "peeks": range(min(_PEEKS, len(testbed)))}
+    sections = [
+        Section("peeks", "Its first tasks", peeks),
+        Section("origin", "How it was drawn", context, "testbed_overview"),
+    ]
+    return testbed_frame(site, item, "", sections)
 
 
 def _ends(counts: dict[str, int]) -> list[tuple[str, int]]:

@@ -7,7 +7,8 @@ for (const map of document.querySelectorAll(".map")) {
     const [r, g, b] = style.getPropertyValue(`--${name}`).trim().match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
     return (255 << 24) | (b << 16) | (g << 8) | r;
   };
-  const packed = hues.map(colour), paper = colour("card"), dim = colour("rule"), ink = style.getPropertyValue("--ink");
+  const half = (a, b) => ((a >>> 1) & 0x7f7f7f7f) + ((b >>> 1) & 0x7f7f7f7f);
+  const packed = hues.map(colour), paper = colour("card"), dim = half(paper, colour("s7")) | (255 << 24), ink = style.getPropertyValue("--ink");
   let places = null, groups = null, names = [], hidden = new Set(), view = { x: 0, y: 0, zoom: 1 }, tool = "move", corners = [], queued = false;
   const shape = () => {
     const width = Math.round(map.clientWidth), height = Math.round(Math.min(620, Math.max(320, width * 0.6)));
@@ -72,7 +73,7 @@ for (const map of document.querySelectorAll(".map")) {
     }
     legend.replaceChildren(...names.map((name, group) => {
       const item = document.createElement("li"), button = document.createElement("button"), dot = document.createElement("i"), text = document.createElement("bdi");
-      dot.style.background = `var(--${group === names.length - 1 && /^(others|none|not|never)/.test(name) ? "rule" : hues[group % hues.length]})`;
+      dot.style.background = `var(--${group === names.length - 1 && /^(others|none|not|never)/.test(name) ? "rest" : hues[group % hues.length]})`;
       text.textContent = name;
       button.append(dot, text);
       button.type = "button";
