@@ -29,7 +29,7 @@ from longshot.reports import Column, Section, SheetCell, class_names, make_sheet
 from longshot.statistics import compare_paired, mean_interval, points, t_p_value
 
 _SAMPLED = 5_000  # tasks up to which signs are flipped; beyond it the t test says the same
-_MOST = 6  # series whose pairs are listed
+_MOST, _LISTED = 6, 50  # series whose pairs are listed, tasks of a page
 WORDS = {"both": "both right", "only_a": "only A right", "only_b": "only B right", "neither": "both wrong"}
 _compared = LruCache()
 
@@ -239,15 +239,23 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
     pairs = _slice_of(compared, kind, tasks, start, SHOWN)
     gallery = query_gallery(item, cached, pairs)
     for tile in gallery["tiles"]:
-        names = class_names(cached.testbed[tile["task"]].classes, cached.testbed[tile["task"]].labels)
-        begin = int(compared.offsets[tile["task"]]) + tile["position"]
-        assert first is not None and second is not None
-        tile["caption"] = f"A: {names[int(first[begin])]}, B: {names[int(second[begin])]}"
+        task = cached.testbed[tile["task"]]
+        names = class_names(task.classes, task.labels)
+        at = int(compared.offsets[task.index]) + tile["position"]
+        given = {} if first is None or second is None else {"A": int(first[at]), "B": int(second[at])}
+        wrong = (
+            f"{side}: {names[n]}" for side, n in given.items() if n != task.query_label[tile["position"]]
+        )
+        tile["caption"] = ", ".join(wrong)
     shown = {**gallery, **pager_of(link, page, start, len(pairs), totals[kind], "queries")}
     sections.append(Section("queries", f"Queries: {WORDS[kind]}", shown, "gallery"))
     state = replace(state, fixed=chosen_queries(kind, page))
     listed = make_page(
-        compared.counts, state, default_sort="-disagreements", defaults=compared.counts.column_names
+        compared.counts,
+        state,
+        default_sort="-disagreements",
+        defaults=compared.counts.column_names,
+        most=_LISTED,
     )
     leads = task_link(f"{item.url}/task", [])
     rows = list_context(listed, leads, "only_a > 3", download_links(state, False))

@@ -135,7 +135,7 @@ class Dot:
     url: str = ""
 
 
-_DOTS_WIDTH, _DOTS_LEFT = 440, 180
+_DOTS_WIDTH, _DOTS_LEFT = 460, 200
 
 
 def dot_plot(dots: Sequence[Dot], label: str) -> str:
@@ -166,7 +166,7 @@ def dot_plot(dots: Sequence[Dot], label: str) -> str:
         reach = (
             "" if dot.low is None or dot.high is None else f"M{place(dot.low):.1f} {y}H{place(dot.high):.1f}"
         )
-        shown = dot.label if len(dot.label) <= 26 else f"{dot.label[:25]}…"
+        shown = dot.label if len(dot.label) <= 24 else f"{dot.label[:23]}…"
         row = (
             f'<text x="{_DOTS_LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(shown)}</text>'
             f'<path class="reach" d="{reach}"/>'
@@ -212,7 +212,8 @@ def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
         room = int(2 * (_WIDTH - _LEFT - _RIGHT - 60) / max(1, len(names) - 1) / 12)
         shown = name if len(name) <= max(4, room) else f"{name[: max(3, room - 1)]}…"
         row = _HEIGHT - _BOTTOM + 20 + 18 * (number % 2 if len(names) > 2 else 0)
-        parts.append(f'<text x="{place_x(at):.1f}" y="{row}" text-anchor="middle">{escape(shown)}</text>')
+        x, anchor = (_WIDTH - 4, "end") if number and number == len(names) - 1 else (place_x(at), "middle")
+        parts.append(f'<text x="{x:.1f}" y="{row}" text-anchor="{anchor}">{escape(shown)}</text>')
     parts.append(
         f'<text class="label" x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(xlabel)}</text>'
         f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="20" text-anchor="middle" '

@@ -135,7 +135,6 @@ def testbed_plots(site: Site, item: Item) -> Page:
 
 _counted_classes = LruCache()
 _BRANCHES = 90  # beside the list
-COLUMNS = ("class", "name", "tasks", "support", "queries")
 
 
 def classes_table(testbed: Testbed) -> pa.Table:
@@ -172,9 +171,10 @@ def testbed_classes(site: Site, item: Item, query: Any) -> Page:
     testbed = site.testbed(item).testbed
     table = classes_table(testbed)
     state = ListState.read(f"{item.url}/classes", query)
-    several = len(testbed.datasets) > 1
-    defaults = [name for name in (*COLUMNS, *(("dataset",) if several else ())) if name != "class"]
-    listed = make_page(table, state, default_sort="-tasks", noun="class", defaults=["class", *defaults])
+    left_out = {"dataset"} if len(testbed.datasets) == 1 else set()
+    left_out |= set() if any(testbed.labels.values()) else {"name"}  # it is the end of the class
+    defaults = [name for name in table.column_names if name not in left_out]
+    listed = make_page(table, state, default_sort="-tasks", noun="class", defaults=defaults)
 
     def link(name: str, row: Mapping[str, Any]) -> str:
         leads = name in ("class", "tasks") and "class" in row
