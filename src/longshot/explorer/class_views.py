@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,26 +107,17 @@ def run_classes(site: Site, run: Item, query: Any) -> Page:
         url = pair_url(run, base, (score.dataset, score.class_id), key)
         return SheetCell(names.get(key, score.taken_for), link=url)
 
-    columns = (
-        Column("Class", name),
-        Column(
-            "Accuracy %",
-            lambda score: _share(score, class_url(run, base, (score.dataset, score.class_id))),
-            "percent",
-        ),
-        _ENDS,
-        Column("Most taken for", rival),
-        Column("Of these %", lambda score: score.taken_share, "percent"),
-        Column("Tasks", lambda score: score.tasks, "count"),
-        Column("Queries", lambda score: score.queries, "count"),
-    )
+    def url(score: ClassScore) -> str:
+        return class_url(run, base, (score.dataset, score.class_id))
+
+    columns = (Column("Class", name, key="class"), *_score_columns(lambda score: score, url, rival))
     dots = [
         Dot(
             names[score.dataset, score.class_id],
             score.accuracy.mean,
             score.accuracy.low,
             score.accuracy.high,
-            class_url(run, base, (score.dataset, score.class_id)),
+            url(score),
         )
         for score in shown
     ]
@@ -146,16 +137,24 @@ def run_classes(site: Site, run: Item, query: Any) -> Page:
     return run_frame(site, run, index, "classes", [section])
 
 
-def _share(score: ClassScore, url: str = "") -> SheetCell:
-    """Return the accuracy of a class above its interval, which is lopsided near 0 and 100."""
-    own = score.accuracy
-    below = (
-        f"{percent(own.low)} … {percent(own.high)}" if own.low is not None and own.high is not None else ""
+def _score_columns(
+    of: Callable[[Any], ClassScore], url: Callable[[ClassScore], str], rival: Callable[[ClassScore], Any]
+) -> tuple[Column, ...]:
+    """Return the columns of a class's score; ``of`` finds it in a row."""
+
+    def share(row: Any) -> SheetCell:
+        own = of(row).accuracy  # above its interval, which is lopsided near 0 and 100
+        ends = [percent(end) for end in (own.low, own.high) if end is not None]
+        return SheetCell(percent(own.mean), value=own.mean, below=" … ".join(ends), link=url(of(row)))
+
+    return (
+        Column("Accuracy %", share, "percent", key="accuracy"),
+        Column("", lambda row: (of(row).accuracy.low, of(row).accuracy.high), key=("low", "high")),
+        Column("Most taken for", lambda row: rival(of(row)), key="taken_for"),
+        Column("Of these %", lambda row: of(row).taken_share, "percent", key="taken_share"),
+        Column("Tasks", lambda row: of(row).tasks, "count", key="tasks"),
+        Column("Queries", lambda row: of(row).queries, "count", key="queries"),
     )
-    return SheetCell(percent(own.mean), value=own.mean, below=below, link=url)
-
-
-_ENDS = Column("", lambda score: (score.accuracy.low, score.accuracy.high), "percent", key=("low", "high"))
 
 
 def series_links(
@@ -238,11 +237,10 @@ def class_page(site: Site, run: Item, query: Any) -> Page:
     ]
     scores = make_sheet(
         (
-            Column("Series", lambda row: SheetCell(row[0].label, look="code")),
-            Column("Accuracy %", lambda row: _share(row[1]), "percent"),
-            Column("Most taken for", lambda row: names.get((key[0], row[1].taken_for), "–")),
-            Column("Tasks", lambda row: row[1].tasks, "count"),
-            Column("Queries", lambda row: row[1].queries, "count"),
+            Column("Series", lambda row: SheetCell(row[0].label, look="code"), key="series"),
+            *_score_columns(
+                lambda row: row[1], lambda _: "", lambda score: names.get((key[0], score.taken_for), "–")
+            ),
         ),
         rows,
         style="results scores-of",

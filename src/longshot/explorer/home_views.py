@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from longshot.explorer.listing import address
 from longshot.explorer.result_views import IndexLinks, indexed_results
 from longshot.explorer.run_scores import BedScore
 from longshot.explorer.site import NotThere, Page, Site, ago, crumbs_of
-from longshot.explorer.testbed_views import testbed_frame
+from longshot.explorer.testbed_views import brief_sampler, testbed_frame
 from longshot.reports import (
     Column,
     Estimates,
@@ -323,11 +322,7 @@ def _facts(item: Item) -> list[str]:
         parts += [count(len(facts["methods"]), "method")]
         return [*parts, ", ".join(beds[:3]) + ("…" if len(beds) > 3 else "")]
     if item.kind == "testbed":
-        # Its settings, and what every testbed says, stand on its page.
-        sampler = re.sub(r"\([^()]*\)|, copies apart\b|, tasks \d+\b", "", str(facts["sampler"])).replace(
-            "_", " "
-        )
-        return [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), sampler]
+        return [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), brief_sampler(item)]
     if item.kind == "training":
         settings = facts.get("settings", {})
         return [str(settings[key])[:80] for key in ("algorithm", "network", "dataset") if settings.get(key)]

@@ -64,8 +64,6 @@ def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[
     notices = list(dict.fromkeys(index.notes))[:3]
     if len(index.notes) > 3:
         notices.append(f"{len(index.notes) - 3} more files of this run are damaged.")
-    if not here:  # where the marks stand that it explains
-        notices += [f"{note}." for _, note in index.leaks.values()]
     facts = run.facts
     return Page(
         run.name,

@@ -329,17 +329,15 @@ def task_image(site: Site, item: Item, number: int, part: str, position: int, qu
         "large": f"{base}/{part}-{position}-{item.facts['hash'][:10]}.jpg",
         "side": LARGE,
         "back": address(base, carried),
-        "sides": [
-            (text, address(f"{base}/{part}/{other}", carried))
-            for text, other in (("previous", position - 1), ("next", position + 1))
-            if 0 <= other < len(keys)
-        ],
     }
     section = Section("image", f"{part.capitalize()} image", context, "task_image")
     page = task_frame(site, item, task, query, "image", [section])
-    arrows = {"previous": "ArrowLeft", "next": "ArrowRight"}
-    page.keys = {"Escape": context["back"]} | {arrows[text]: url for text, url in context["sides"]}
-    page.steps = [({"previous": "prev"}.get(text, text), url) for text, url in context["sides"]]
+    sides = (("prev", "ArrowLeft", position - 1), ("next", "ArrowRight", position + 1))
+    inside = [
+        (rel, key, address(f"{base}/{part}/{at}", carried)) for rel, key, at in sides if 0 <= at < len(keys)
+    ]
+    page.keys = {"Escape": context["back"]} | {key: url for _, key, url in inside}
+    page.steps = [(rel, url) for rel, _, url in inside]
     page.title = f"Task {task.index:,}, {part} {position}"
     return page
 

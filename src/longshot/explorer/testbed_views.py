@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,7 +59,7 @@ def testbed_overview(site: Site, item: Item) -> Page:
             }
             for each in balance
         ],
-        "siblings": siblings(site, item),
+        "siblings": [(each, brief_sampler(each)) for each in siblings(site, item)],
     }
     peeks = {"url": item.url, "peeks": range(min(_PEEKS, len(testbed)))}
     sections = [
@@ -66,6 +67,13 @@ def testbed_overview(site: Site, item: Item) -> Page:
         Section("origin", "How it was drawn", context, "testbed_overview"),
     ]
     return testbed_frame(site, item, "", sections)
+
+
+def brief_sampler(item: Item) -> str:
+    """Say how a testbed was drawn, without the settings and what every testbed says."""
+    return re.sub(r"\([^()]*\)|, copies apart\b|, tasks \d+\b", "", str(item.facts["sampler"])).replace(
+        "_", " "
+    )
 
 
 def _ends(counts: dict[str, int]) -> list[tuple[str, int]]:
@@ -129,7 +137,8 @@ def testbed_plots(site: Site, item: Item) -> Page:
     if drawn_plots is None:
         problem = "The plots are still being drawn. This page is loaded again when it is done."
         return testbed_frame(site, item, "plots", [made("waiting", "Being drawn", problem)])
-    sections = [made(each["name"], each["heading"], each["problem"], each) for each in drawn_plots]
+    own = [each for each in drawn_plots if each["name"] != "origin"]  # which the first page has
+    sections = [made(each["name"], each["heading"], each["problem"], each) for each in own]
     return testbed_frame(site, item, "plots", sections)
 
 
