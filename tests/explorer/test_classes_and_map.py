@@ -21,7 +21,7 @@ import longshot
 from longshot.audit import read_decisions
 from longshot.explorer.map_layout import clusters, components, nearest_rows, neighbour_layout
 from longshot.explorer.site import breakable
-from longshot.explorer.svg_plots import Curve, Dot, dot_plot, ladder
+from longshot.explorer.svg_plots import Curve, Dot, Step, dot_plot, ladder
 from longshot.tasks import Testbed
 
 from .conftest import Client
@@ -159,9 +159,8 @@ def test_marks_of_plots_stand_where_their_numbers_are() -> None:
     half, full = (float(x) for x in re.findall(r'<circle cx="([\d.]+)"', text))
     low, high = map(float, re.search(r'class="reach" d="M([\d.]+) \d+H([\d.]+)"', text).groups())  # type: ignore[union-attr]
     assert half == (low + high) / 2 and full - half == pytest.approx(high - low)
-    line = ladder(
-        [Curve("net", "red", [(0, 0.8, None, None, ""), (1, 0.4, None, None, "")])], ["a", "b"], "x"
-    )
+    steps = [Step(0, 0.8, None, None, "", "a"), Step(1, 0.4, None, None, "", "b")]
+    line = ladder([Curve("net", "red", steps)], ["a", "b"], "x")
     first, second = (float(y) for y in re.findall(r'cy="([\d.]+)"', line))
     assert second > first and line.count("<circle") == 2
 

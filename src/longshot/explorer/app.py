@@ -29,7 +29,6 @@ from longshot.explorer.dataset_views import (
     dataset_facts,
     dataset_image,
     dataset_images,
-    dataset_suspects,
     dataset_taxonomy,
 )
 from longshot.explorer.exports import PAGES, export_files, export_folder, zipped
@@ -38,9 +37,15 @@ from longshot.explorer.library import Item
 from longshot.explorer.map_views import dataset_map, map_colour, map_places
 from longshot.explorer.picture_store import PICTURE_TYPE
 from longshot.explorer.plot_views import run_plot
-from longshot.explorer.review_views import dataset_review, forget_dataset, read_form, take_decision
+from longshot.explorer.review_views import (
+    dataset_review,
+    dataset_suspects,
+    forget_dataset,
+    read_form,
+    take_decision,
+)
 from longshot.explorer.run_views import run_overview, run_section, run_tasks
-from longshot.explorer.site import NotThere, Page, Site, ago, made
+from longshot.explorer.site import Instead, NotThere, Page, Site, ago, made
 from longshot.explorer.sprites import image_large, image_sprite, large_picture, query_sprite, sprite, strip
 from longshot.explorer.task_views import task_image, task_pictures
 from longshot.explorer.testbed_views import testbed_classes, testbed_overview, testbed_plots, testbed_tasks
@@ -237,6 +242,8 @@ def _page_endpoint(site: Site, make: Callable[[Request], Page | Response]) -> Ca
             if number:
                 return _table_file(site, make, request, number)
             shown = make(request)
+        except Instead as instead:
+            shown = instead.page
         except (NotThere, UserError) as error:
             return _sentence(site, str(error), 404)
         except OSError as error:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from longshot.base import count
 from longshot.explorer.caches import LruCache
@@ -23,13 +20,13 @@ from longshot.explorer.run_views import (
     download_links,
     list_context,
 )
-from longshot.explorer.site import NotThere, Page, Site
+from longshot.explorer.site import NotThere, Page, Site, made
 from longshot.explorer.sprites import SHOWN, query_gallery
-from longshot.reports import Column, Section, SheetCell, class_names, make_sheet
-from longshot.statistics import compare_paired, mean_interval, points, t_p_value
+from longshot.reports import Section, class_names
+from longshot.statistics import compare_paired, mean_interval, t_p_value
 
 _SAMPLED = 5_000  # tasks up to which signs are flipped; beyond it the t test says the same
-_MOST, _LISTED = 6, 50  # series whose pairs are listed, tasks of a page
+_LISTED = 50  # tasks of a page
 WORDS = {"both": "both right", "only_a": "only A right", "only_b": "only B right", "neither": "both wrong"}
 _compared = LruCache()
 
@@ -68,74 +65,29 @@ def candidates(site: Site, content_hash: str, most: int = 40) -> list[Candidate]
 
 
 def compare_series(site: Site, query: Any) -> Page:
-    """Compare two series task by task; show all pairs where more are named or none."""
+    """Compare two series task by task: those that the address names, or the two best of the run or the testbed."""
     item = _testbed_of(site, query)
     every = candidates(site, item.facts["hash"])
     by_id = {each.id: each for each in every}
     chosen = [by_id[name] for name in query.getlist("series") if name in by_id]
     run = str(query.get("run", "")).rsplit("-", 1)[-1]
-    if not chosen:
-        chosen = [each for each in every if not run or each.run.digits == run][:_MOST]
+    if len(chosen) != 2:
+        own = [each for each in every if not run or each.run.digits == run]
+        chosen = sorted(own, key=lambda each: each.bed.mean(each.position))[-2:]
     owner = site.library.find("run", run) if run else None
     crumbs = [("Explorer", "/"), (owner.name, owner.url) if owner else (item.name, item.url)]
-    bed_pairs = [("testbed", item.id)]
-    choices = {
-        "every": [(each.id, each.series.label, each.run.name, each in chosen) for each in every],
-        "testbed": item.id,
-        "path": "/compare",
-        "beds": _other_beds(site, query, item),
-    }
+    title = f"Compare on {item.name}"
     if len(chosen) < 2:
         sentence = f"{item.name} has {count(len(every), 'series', 'series')}, and two are needed to compare."
-        section = Section(
-            "choose", "Choose series", {**choices, "pairs": None, "sentence": sentence}, "compare_choose"
-        )
-        return Page(f"Compare on {item.name}", [section], crumbs=crumbs)
-    pairs = []
-    for a, b in combinations(chosen[:_MOST], 2) if len(chosen) > 2 else ():
-        link = address("/compare", [*bed_pairs, ("series", a.id), ("series", b.id)])
-        pairs.append({"a": a, "b": b, "url": link, **_difference(a, b)})
-    pairs.sort(key=lambda pair: -abs(pair["mean"]))
-    sheet = make_sheet(PAIRS, pairs, aria="Pairs of series") if pairs else None
-    sections = [Section("choose", "Series", {**choices, "pairs": sheet, "sentence": ""}, "compare_choose")]
-    if len(chosen) == 2:
-        more = (
-            sections if len(every) > 2 or len(choices["beds"]) > 1 else []
-        )  # else there is nothing to choose
-        sections = [*_pair(site, item, chosen[0], chosen[1], query), *more]
-    counts = [count(len(chosen), "series", "series"), count(int(item.facts["tasks"]), "task")]
-    page = Page(f"Compare on {item.name}", sections, counts=counts, crumbs=crumbs)
+        return Page(title, [made("choose", "Compare", sentence)], crumbs=crumbs)
+    choices = {"every": every, "chosen": chosen, "testbed": item.id, "beds": _other_beds(site, query, item)}
+    sections = _pair(site, item, chosen[0], chosen[1], query)
+    if len(every) > 2 or len(choices["beds"]) > 1:
+        sections.append(Section("choose", "Compare others", choices, "compare_choose"))
+    page = Page(title, sections, counts=[count(int(item.facts["tasks"]), "task")], crumbs=crumbs)
     seen = (site.index(each.run).leaks.get((item.facts["hash"], each.series.backbone)) for each in chosen)
     page.notices += dict.fromkeys(f"{leak[1]}." for leak in seen if leak)
     return page
-
-
-_PAIR = Markup('{}<span class="code">{}</span> <span class="dim">{}</span><br>')
-
-
-def _names(pair: Mapping[str, Any]) -> SheetCell:
-    """Return A above B, so that a phone has room for the difference, its interval and p beside them."""
-    sides = [("A ", pair["a"]), ("B ", pair["b"])]
-    html = Markup("").join(_PAIR.format(side, each.series.label, each.run.name) for side, each in sides)
-    return SheetCell(f"{pair['a'].series.label}, {pair['b'].series.label}", html=html)
-
-
-def _gap(pair: Mapping[str, Any]) -> SheetCell:
-    """Return the difference with its interval below it."""
-    below = "" if pair["low"] is None else f"{points(pair['low'], 2)} … {points(pair['high'], 2)}"
-    return SheetCell(points(pair["mean"], 2), value=pair["mean"], below=below, link=pair["url"])
-
-
-PAIRS = (
-    Column("Pair", _names, key="pair"),
-    Column("B − A (points)", _gap, "points", key="difference"),
-    Column("", lambda pair: (pair["low"], pair["high"]), "points", 2, key=("low", "high")),
-    Column("p", lambda pair: pair["p"], "p", key="p"),
-    Column("B wins %", lambda pair: pair["wins"], "percent", key="b_wins"),
-    Column("Ties %", lambda pair: pair["ties"], "percent", key="ties"),
-    Column("A wins %", lambda pair: pair["losses"], "percent", key="a_wins"),
-    Column("Tasks", lambda pair: pair["n"], "count", key="tasks"),
-)
 
 
 def _testbed_of(site: Site, query: Any) -> Item:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.responses import Response
 
-from longshot.audit import read_decisions
-from longshot.base import Ints, UserError, count, in_words
+from longshot.base import Ints, UserError, count
 from longshot.explorer.downloads import attachment
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address, cell_text, page_number
-from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
+from longshot.explorer.site import NotThere, Page, Site, crumbs_of, tabs_of
 from longshot.explorer.sprites import SHOWN, class_titles, image_gallery
 from longshot.explorer.svg_plots import Bar, bar_plot
 from longshot.reports import Section, table_bytes
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _CLASSES, _IMAGES = SHOWN, SHOWN
 BRANCHES = 250  # of the tree
+LOOKING = "The images are still being looked at."
 
 
 def dataset_frame(item: Item, dataset: Dataset, here: str, sections: list[Section]) -> Page:
@@ -252,11 +253,7 @@ def dataset_facts(site: Site, item: Item) -> Page:
     """Show everything that ``show_dataset`` says, and the odd images and copies in pictures."""
     dataset = open_item(site, item)
     job = {"kind": "sheet", "path": str(item.facts["source"]), "fingerprint": dataset.fingerprint}
-    seen = site.plot_worker.sections(job)
-    if seen is None or seen[0]["problem"]:
-        waiting = "The images are still being looked at. This page is loaded again when it is done."
-        reason = waiting if seen is None else seen[0]["problem"]
-        return dataset_frame(item, dataset, "facts", [made("facts", "Facts", reason)])
+    seen = site.worked(job, "Facts", LOOKING, partial(dataset_frame, item, dataset, "facts"))
     rows, groups = seen[0]["rows"]
     left_out = [*(f"unreadable: {key}" for key in dataset.skipped), *dataset.left_out]
     sections = [Section("facts", "Facts", {"facts": [tuple(row) for row in rows]}, "facts")]
@@ -269,56 +266,6 @@ def dataset_facts(site: Site, item: Item) -> Page:
     lines = {"lines": left_out[:400], "more": max(0, len(left_out) - 400), "empty": "Nothing was left out."}
     sections.append(Section("left_out", "Unreadable and ignored files", lines, "lines"))
     return dataset_frame(item, dataset, "facts", sections)
-
-
-def dataset_suspects(site: Site, item: Item, query: Any) -> Page:
-    """Show images whose label looks wrong by the features of one network, which is named."""
-    from longshot.explorer.map_views import suspects_job
-    from longshot.explorer.query_answers import networks_of
-
-    dataset = open_item(site, item)
-    networks = networks_of(dataset.fingerprint)
-    if not networks:
-        problem = in_words(
-            "The cache holds no features of this dataset, so nothing judges its labels; {embed()} makes some."
-        )
-        return dataset_frame(item, dataset, "suspects", [made("suspects", "Suspected labels", problem)])
-    network = str(query.get("network", "")) if query.get("network") in networks else networks[0]
-    class_id = str(query.get("class", ""))[:500]
-    judged = site.plot_worker.sections(suspects_job(item, dataset, network))
-    waiting = "The images are still being looked at. This page is loaded again when it is done."
-    problem = waiting if judged is None else judged[0]["problem"]
-    if judged is None or problem:
-        return dataset_frame(item, dataset, "suspects", [made("suspects", "Suspected labels", problem)])
-    decisions = read_decisions(dataset)  # nobody doubts what a person keeps
-    listed = [
-        row
-        for row in judged[0]["rows"]
-        if class_id in ("", row["class"]) and decisions.get(str(dataset.keys[row["row"]].as_py())) != "keep"
-    ]
-    page, start = page_of(query, len(listed), SHOWN)
-    shown = listed[start : start + SHOWN]
-    gallery = image_gallery(item, dataset, [int(row["row"]) for row in shown])
-    names = class_titles(dataset)
-    for tile, row in zip(gallery["tiles"], shown, strict=True):
-        rival = row.get("rival")
-        why = f"looks like {names.get(rival, rival)}, {row['odds']:,.0f} to 1" if rival else str(row["why"])
-        tile["caption"] = why
-
-    def link(**changes: Any) -> str:
-        facts = {"network": network, "class": class_id, **changes}
-        return address(f"{item.url}/suspects", [(key, str(value)) for key, value in facts.items() if value])
-
-    context = {
-        **gallery,
-        "choices": [(name, link(network=name), name == network) for name in networks],
-        **pager_of(link, page, start, len(shown), len(listed), "suspected images"),
-        "empty": f"{network} suspects none of {len(dataset):,} images{' in this class' if class_id else ''}.",
-        "note": judged[0]["heading"],
-    }
-    return dataset_frame(
-        item, dataset, "suspects", [Section("suspects", "Suspected labels", context, "gallery")]
-    )
 
 
 def example_rule(dataset: Dataset) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from longshot.base import count
@@ -233,20 +234,17 @@ def run_section(site: Site, run: Item, name: str, query: Any) -> Page:
     index = site.index(run)
     if name not in _HEADINGS:
         raise NotThere(f"The report of a run has no section '{name[:40]}'.")
-    drawn_plots = site.plot_worker.sections(run_job(run, index))
-    if drawn_plots is None:
-        waiting = "The plots of this run are still being drawn. This page is loaded again when it is done."
-        return run_frame(site, run, index, name, [made("waiting", "Being drawn", waiting)])
-    problem = next((each["problem"] for each in drawn_plots if each["problem"]), "")
+    frame = partial(run_frame, site, run, index, name)
+    waiting = "The plots of this run are still being drawn."
+    drawn_plots = site.worked(run_job(run, index), _HEADINGS[name], waiting, frame)
     parts = [each for each in drawn_plots if each["name"] == name]
-    if not parts and not problem:
+    if not parts:
         raise NotThere(f"The report of this run has no section '{name[:40]}'.")
-    number = min(max(1, page_number(query, "part")), max(1, len(parts)))
-    section = parts[number - 1] if parts else {"heading": "Report"}
-    shown = made(name, section["heading"], problem, section)
+    number = min(page_number(query, "part"), len(parts))
+    shown = made(name, parts[number - 1]["heading"], "", parts[number - 1])
     if len(parts) > 1:
         shown.context["pages"] = [
             (f"part {each}", address(f"{run.url}/report/{name}", [("part", str(each))]), each == number)
             for each in range(1, len(parts) + 1)
         ]
-    return run_frame(site, run, index, name, [shown])
+    return frame([shown])

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 
-from longshot.explorer.listing import cell_text, is_share
+from longshot.explorer.listing import cell_text
 
 _BARS_WIDTH, _ROW, _TEXT, _NUMBER = 340, 20, 120, 62
 
@@ -82,18 +83,18 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str) -> str:
         parts.append(
             f'<path class="grid" d="M{_LEFT} {place_y(tick):.1f}H{_WIDTH - _RIGHT}"/>'
             f'<text x="{_LEFT - 8}" y="{place_y(tick) + 4:.1f}" text-anchor="end">'
-            f"{escape(cell_text(tick, ylabel))}</text>"
+            f"{cell_text(tick)}</text>"
         )
     for tick in x_ticks:
         parts.append(
             f'<text x="{place_x(tick):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">'
-            f"{escape(cell_text(tick, xlabel))}</text>"
+            f"{cell_text(tick)}</text>"
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(
-        f'<text class="label" x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(_named(xlabel))}</text>'
+        f'<text class="label" x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(xlabel)}</text>'
         f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="20" text-anchor="middle" '
-        f'transform="rotate(-90)">{escape(_named(ylabel))}</text>'
+        f'transform="rotate(-90)">{escape(ylabel)}</text>'
     )
     for point in points:
         centre = f'cx="{place_x(point.x):.1f}" cy="{place_y(point.y):.1f}"'
@@ -104,10 +105,6 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str) -> str:
             else f'<circle {centre} r="4"><title>{words}</title></circle>'
         )
     return "".join([*parts, "</svg>"])
-
-
-def _named(name: str) -> str:
-    return f"{name} (%)" if is_share(name) else name
 
 
 def _axis(values: Sequence[float]) -> tuple[float, float, list[float]]:
@@ -178,13 +175,24 @@ def dot_plot(dots: Sequence[Dot], label: str) -> str:
     return "".join([*parts, "</svg>"])
 
 
+class Step(NamedTuple):
+    """A point of a curve: place, share with its interval, where a click on it leads, and what it is."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    url: str
+    name: str
+
+
 @dataclass(frozen=True)
 class Curve:
-    """A line of a ladder: (place, share, low, high, address) of each step, in the colour of its series."""
+    """A line of a ladder, in the colour of its series."""
 
     label: str
     colour: str
-    steps: Sequence[tuple[float, float, float | None, float | None, str]]
+    steps: Sequence[Step]
 
 
 def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
@@ -220,16 +228,16 @@ def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
         f'transform="rotate(-90)">accuracy (%)</text>'
     )
     for curve in curves:
-        line = "L".join(f"{place_x(x):.1f} {place_y(y):.1f}" for x, y, *_ in curve.steps)
+        line = "L".join(f"{place_x(step.x):.1f} {place_y(step.y):.1f}" for step in curve.steps)
         parts.append(f'<path fill="none" stroke="{curve.colour}" stroke-width="2" d="M{line}"/>')
-        for x, y, low, high, url in curve.steps if names else ():
+        for x, y, low, high, url, name in curve.steps:
             if low is not None and high is not None:
                 reach = f"M{place_x(x):.1f} {place_y(low):.1f}V{place_y(high):.1f}"
                 parts.append(f'<path fill="none" stroke="{curve.colour}" stroke-width="1.5" d="{reach}"/>')
-            words = f"{curve.label}, {names[int(x)]}: {100 * y:.1f} %"
+            words = f"{curve.label}, {name}: {100 * y:.1f} %"
             dot = (
-                f'<circle cx="{place_x(x):.1f}" cy="{place_y(y):.1f}" r="5" style="fill:{curve.colour};fill-opacity:1">'
-                f"<title>{escape(words)}</title></circle>"
+                f'<circle cx="{place_x(x):.1f}" cy="{place_y(y):.1f}" r="{5 if names else 3.5}" '
+                f'style="fill:{curve.colour};fill-opacity:1"><title>{escape(words)}</title></circle>'
             )
             parts.append(f'<a href="{escape(url)}" aria-label="{escape(words)}">{dot}</a>' if url else dot)
     return "".join([*parts, "</svg>"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -133,13 +134,11 @@ def testbed_tasks(site: Site, item: Item, query: Any) -> Page:
 def testbed_plots(site: Site, item: Item) -> Page:
     """Show the histograms of the testbed's own page."""
     job = {"kind": "testbed", "path": str(item.path), "hash": item.facts["hash"]}
-    drawn_plots = site.plot_worker.sections(job)
-    if drawn_plots is None:
-        problem = "The plots are still being drawn. This page is loaded again when it is done."
-        return testbed_frame(site, item, "plots", [made("waiting", "Being drawn", problem)])
+    frame = partial(testbed_frame, site, item, "plots")
+    drawn_plots = site.worked(job, "Being drawn", "The plots are still being drawn.", frame)
     own = [each for each in drawn_plots if each["name"] != "origin"]  # which the first page has
     sections = [made(each["name"], each["heading"], each["problem"], each) for each in own]
-    return testbed_frame(site, item, "plots", sections)
+    return frame(sections)
 
 
 _counted_classes = LruCache()
