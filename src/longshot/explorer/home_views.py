@@ -29,7 +29,7 @@ from longshot.reports import (
     results_sheet,
 )
 
-_RUNS, _ROWS, _BEDS = 12, 30, 3  # runs and other items of a page; testbeds of a run
+_RUNS, _ROWS, _BEDS = 12, 30, 4  # runs and other items of a page; testbeds of a run
 _SINGULARS = {"board": "leaderboard"}
 _ORDERS = {"": "newest", "name": "name", "accuracy": "accuracy", "drop": "drop"}
 _PATIENCE = 0.4  # seconds that the first page waits for scores
@@ -171,7 +171,7 @@ def _run_lines(site: Site, run: Item, scores: list[BedScore] | None, now: float,
     for score in (scores or [])[:_BEDS]:
         bed = site.testbed_item(score.hash)
         more = len(scores or ()) - _BEDS
-        facts = f"and {more} more testbeds" if more > 0 and len(lines) == _BEDS - 1 else ""
+        facts = f"and {count(more, 'more testbed')}" if more > 0 and len(lines) == _BEDS - 1 else ""
         lines.append(Line(run, facts, age, score, bed.url if bed else "", mark(run), bool(lines)))
     facts = "" if scores is None else run.problem or "no results yet"
     first_bed = site.testbed_item(next(iter(run.facts.get("testbeds", ())), ""))

@@ -49,8 +49,8 @@ def bar_plot(bars: Sequence[Bar], title: str) -> str:
     return "".join([*parts, "</svg>"])
 
 
-_WIDTH, _HEIGHT = 720, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 92, 14, 12, 66
+_WIDTH, _HEIGHT = 720, 426
+_LEFT, _RIGHT, _TOP, _BOTTOM = 92, 14, 12, 72
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def dot_plot(dots: Sequence[Dot], label: str) -> str:
         reach = (
             "" if dot.low is None or dot.high is None else f"M{place(dot.low):.1f} {y}H{place(dot.high):.1f}"
         )
-        shown = dot.label if len(dot.label) <= 24 else f"{dot.label[:23]}…"
+        shown = dot.label if len(dot.label) <= 22 else f"{dot.label[:21]}…"
         row = (
             f'<text x="{_DOTS_LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(shown)}</text>'
             f'<path class="reach" d="{reach}"/>'
@@ -219,7 +219,7 @@ def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
         # Long names stand in two rows, and are cut where the phone's larger letters would meet.
         room = int(2 * (_WIDTH - _LEFT - _RIGHT - 60) / max(1, len(names) - 1) / 12)
         shown = name if len(name) <= max(4, room) else f"{name[: max(3, room - 1)]}…"
-        row = _HEIGHT - _BOTTOM + 20 + 18 * (number % 2 if len(names) > 2 else 0)
+        row = _HEIGHT - _BOTTOM + 26 + 18 * (number % 2 if len(names) > 2 else 0)
         x, anchor = (_WIDTH - 4, "end") if number and number == len(names) - 1 else (place_x(at), "middle")
         parts.append(f'<text x="{x:.1f}" y="{row}" text-anchor="{anchor}">{escape(shown)}</text>')
     parts.append(

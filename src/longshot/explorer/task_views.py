@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 CARRIED = ("run", "lead", *CHOSEN_BY, "where", "sort", "view")  # of the list that a task was opened from
+_MEASURED = ("coarsity", "difficulty", "accuracy_before", "accuracy_after")  # that stand above a task
 _NEAREST = 3  # supports that are shown with a query
 _MARKED_SERIES = 4  # whose marks stand under each query
 _RUNS = 6  # that are looked at where none is named
@@ -112,11 +113,12 @@ def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sectio
         count(len(task.query), "query", "queries"),
         task.dataset,
     ]
+    measured = {name: task.measured.get(name) for name in _MEASURED}
     facts += [
-        f"{name} {cell_text(value, name)}"
-        for name, value in task.measured.items()
+        f"{name.replace('_', ' ')} {cell_text(value, name)}"
+        for name, value in measured.items()
         if isinstance(value, int | float)
-    ][:6]
+    ]
     facts.append(f"{position:,} of {total:,} in this list" if position else "not in this list")
     crumbs = [("Explorer", "/"), (item.name, item.url), ("tasks", back)]
     steps = [

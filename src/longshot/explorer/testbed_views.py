@@ -71,10 +71,8 @@ def testbed_overview(site: Site, item: Item) -> Page:
 
 
 def brief_sampler(item: Item) -> str:
-    """Say how a testbed was drawn, without the settings and what every testbed says."""
-    return re.sub(r"\([^()]*\)|, copies apart\b|, tasks \d+\b", "", str(item.facts["sampler"])).replace(
-        "_", " "
-    )
+    """Say how a testbed was drawn, without the settings, which its page has."""
+    return ", ".join(re.findall(r"\b(?:shape|classes|instances) [\w-]+", str(item.facts["sampler"])))
 
 
 def _ends(counts: dict[str, int]) -> list[tuple[str, int]]:

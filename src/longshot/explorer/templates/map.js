@@ -23,6 +23,7 @@ for (const map of document.querySelectorAll(".map")) {
     queued = false;
     shape();
     const { width, height } = canvas, began = performance.now();
+    if (!width) return;
     if (!picture || picture.width !== width || picture.height !== height) {
       picture = paint.createImageData(width, height);
       pixels = new Uint32Array(picture.data.buffer);
