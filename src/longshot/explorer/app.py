@@ -22,6 +22,7 @@ from starlette.routing import Route
 from longshot.base import UserError
 from longshot.explorer import downloads
 from longshot.explorer.class_views import class_page, run_classes
+from longshot.explorer.compare_views import compare_series
 from longshot.explorer.confusion_views import confusion
 from longshot.explorer.dataset_views import (
     dataset_attributes,
@@ -182,18 +183,12 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         _picture_route(site, pool, "/{kind}/{id}/strip.jpg", strip),
         _picture_route(site, pool, "/{kind}/{id}/task/{task:int}/strip.jpg", strip),
         page("/run/{id}", of("run", lambda site, item, _: run_overview(site, item))),
-        page("/run/{id}/tasks", of("run", downloads.or_file(run_tasks, downloads.run_tasks_file))),
+        page("/run/{id}/tasks", of("run", downloads.or_file(run_tasks))),
         page("/run/{id}/plot", of("run", run_plot)),
         page("/run/{id}/report/{name}", section),
         page("/testbed/{id}", of("testbed", lambda site, item, _: testbed_overview(site, item))),
-        page(
-            "/testbed/{id}/tasks",
-            of("testbed", downloads.or_file(testbed_tasks, downloads.testbed_tasks_file)),
-        ),
-        page(
-            "/testbed/{id}/classes",
-            of("testbed", downloads.or_file(testbed_classes, downloads.testbed_classes_file)),
-        ),
+        page("/testbed/{id}/tasks", of("testbed", downloads.or_file(testbed_tasks))),
+        page("/testbed/{id}/classes", of("testbed", downloads.or_file(testbed_classes))),
         page("/testbed/{id}/plots", of("testbed", lambda site, item, _: testbed_plots(site, item))),
         page("/testbed/{id}/task/{task:int}", in_task(task_pictures)),
         page("/testbed/{id}/task/{task:int}/{part}/{position:int}", image),
@@ -206,7 +201,7 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         page("/run/{id}/confusion", of("run", confusion)),
         page("/run/{id}/classes", of("run", run_classes)),
         page("/run/{id}/class", of("run", class_page)),
-        page("/compare", lambda request: downloads.comparison(site, request.query_params)),
+        page("/compare", lambda request: downloads.or_file(compare_series)(site, request.query_params)),
         page("/board/{id}", of("board", lambda site, item, _: suite_board(site, item))),
         page("/suite/{id}", of("suite", lambda site, item, _: suite(site, item))),
         page("/dataset/{id}", of("dataset", dataset_classes)),

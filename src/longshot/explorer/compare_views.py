@@ -11,13 +11,12 @@ from longshot.base import count
 from longshot.explorer.caches import LruCache
 from longshot.explorer.dataset_views import pager_of
 from longshot.explorer.library import Item
-from longshot.explorer.listing import ListPage, ListState, address, make_page, order, page_number, task_link
+from longshot.explorer.listing import ListState, address, make_page, order, page_number, task_link
 from longshot.explorer.query_answers import KINDS, SideBySide, side_by_side
 from longshot.explorer.run_index import BedIndex
 from longshot.explorer.run_index_build import SeriesColumn
 from longshot.explorer.run_views import (
     choose_bed,
-    download_links,
     list_context,
 )
 from longshot.explorer.site import NotThere, Page, Site, made
@@ -210,17 +209,8 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
         most=_LISTED,
     )
     leads = task_link(f"{item.url}/task", [])
-    rows = list_context(listed, leads, "only_a > 3", download_links(state, False))
+    rows = list_context(listed, leads, "only_a > 3", file="compared")
     return [*sections, Section("tasks", "Tasks, most disagreements first", rows, "task_list")]
-
-
-def compared_table(site: Site, query: Any) -> ListPage:
-    """Return the list of a comparison, for a download."""
-    for section in compare_series(site, query).sections:
-        if section.template == "task_list":
-            listed: ListPage = section.context["list"]
-            return listed
-    raise NotThere("Choose two series first.")
 
 
 def _slice_of(compared: SideBySide, kind: str, tasks: Any, start: int, size: int) -> list[tuple[int, int]]:

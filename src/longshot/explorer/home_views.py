@@ -127,7 +127,7 @@ def home(site: Site, query: Any, cookies: Mapping[str, str]) -> Page:
             Section(
                 "everything",
                 heading,
-                {**context, **own, "kinds": [] if runs else context["kinds"]},
+                {**context, **own, **({"kinds": [], "hidden": 0} if runs else {})},
                 "home_items",
             )
         )
@@ -316,11 +316,6 @@ def _facts(item: Item) -> list[str]:
     facts = item.facts
     if item.problem:
         return [item.problem]
-    if item.kind == "run":
-        beds = [str(bed["name"]) for bed in facts["testbeds"].values()]
-        parts = [count(len(beds), "testbed"), count(len(facts["backbones"]), "backbone")]
-        parts += [count(len(facts["methods"]), "method")]
-        return [*parts, ", ".join(beds[:3]) + ("…" if len(beds) > 3 else "")]
     if item.kind == "testbed":
         return [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), brief_sampler(item)]
     if item.kind == "training":

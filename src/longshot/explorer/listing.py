@@ -106,11 +106,16 @@ class ListPage:
     state: ListState
     columns: list[Column]
     rows: list[dict[str, Any]]
-    total: int  # after the filter
+    every: Ints  # rows of the table that the filter leaves, in order
     first: int
     last: int
     pages: int
     problem: str
+
+    @property
+    def total(self) -> int:
+        """Count the rows that the filter leaves."""
+        return len(self.every)
 
     @property
     def previous(self) -> str | None:
@@ -197,7 +202,7 @@ def make_page(
         state=replace(state, page=page),
         columns=columns,
         rows=taken.to_pylist(),
-        total=len(rows),
+        every=rows,
         first=start + 1 if len(rows) else 0,
         last=start + len(shown),
         pages=pages,

@@ -164,7 +164,7 @@ def run_tasks(site: Site, run: Item, query: Any) -> Page:
     carried = [("run", run.id), *state.parameters(page=1, fixed=chosen, columns=())]
     link = task_link(f"{item.url}/task" if item else None, carried)
     example = f"way >= 5 and {bed.series[0].column} < 0.4" if bed.series else "way >= 5"
-    context = list_context(listed, link, example, download_links(state, bool(item)))
+    context = list_context(listed, link, example, item, file=f"{run.name}-{bed.name}")
     context |= {"beds": bed_links(state.path, index, bed), "series": bed.series}
     context |= pictured_context(site, item, listed, carried, bed, pictured)
     page = run_frame(
@@ -181,9 +181,16 @@ def bed_links(path: str, index: RunIndex, shown: BedIndex) -> list[tuple[str, st
 
 
 def list_context(
-    listed: ListPage, link: Any, example: str, downloads: Sequence[tuple[str, str]], noun: str = "tasks"
+    listed: ListPage, link: Any, example: str, item: Item | None = None, noun: str = "tasks", file: str = ""
 ) -> dict[str, Any]:
-    """Collect what the template of a list takes: links of cells, an example of a filter, downloads."""
+    """Collect what the template of a list takes: links of cells, an example of a filter, files.
+
+    ``item`` is the testbed that a part of is a file too, ``file`` how files are called if not as the page.
+    """
+    kinds = [("CSV", "csv"), ("Parquet", "parquet")] + (
+        [("testbed of these tasks", "testbed")] if item else []
+    )
+    state = listed.state
     return {
         "list": listed,
         "noun": noun,
@@ -191,7 +198,11 @@ def list_context(
         "beds": [],
         "share": is_share,
         "example": example,
-        "downloads": downloads,
+        "testbed": item,
+        "file": file,
+        "downloads": [
+            (name, address(state.path, [*state.parameters(page=1), ("as", kind)])) for name, kind in kinds
+        ],
         "series": [],
         "pictures": None,
         "views": [],
@@ -220,13 +231,6 @@ def pictured_context(
         "chosen": [chosen.get(name, "") for name in CHOSEN_BY],
         "legend": [] if bed is None else list(enumerate(bed.series[:6])),
     }
-
-
-def download_links(state: ListState, testbed: bool) -> list[tuple[str, str]]:
-    """List the addresses of a list as a file."""
-    kinds = [("CSV", "csv"), ("Parquet", "parquet")]
-    kinds += [("testbed of these tasks", "testbed")] if testbed else []
-    return [(name, address(state.path, [*state.parameters(page=1), ("as", kind)])) for name, kind in kinds]
 
 
 def run_section(site: Site, run: Item, name: str, query: Any) -> Page:

@@ -179,9 +179,10 @@ def _context(
                 }
                 for index, each in enumerate(marked)
             ]
-            answer = "; ".join(
-                f"{each.series.label}: {names[each.predicted[tile.position]]}" for each in wrong[:6]
-            )
+            takers: dict[str, list[str]] = {}  # by the class that they took it for
+            for each in wrong[:6]:
+                takers.setdefault(names[each.predicted[tile.position]], []).append(each.series.label)
+            answer = "; ".join(f"{name} by {', '.join(labels)}" for name, labels in takers.items())
             shown.append(
                 {
                     "tile": tile,
@@ -300,7 +301,7 @@ def task_image(site: Site, item: Item, number: int, part: str, position: int, qu
     carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
     base = f"{item.url}/task/{task.index}"
     rows: list[dict[str, Any]] = []
-    near: list[dict[str, Any]] = []
+    near: dict[str, Any] = {"tiles": []}
     note = ""
     if part == "query":
         every, _ = task_answers(site, cached, item.facts["hash"], task, str(query.get("run", "")))
@@ -319,7 +320,7 @@ def task_image(site: Site, item: Item, number: int, part: str, position: int, qu
                     else sorted(zip(own.tolist(), names, strict=True), reverse=True)[:8],
                 }
             )
-        near, note = nearest_support(site, cached, task, position, every, f"{base}/support", carried)
+        near, note = nearest_support(site, item, cached, task, position, every, carried)
     context: dict[str, Any] = {
         "part": part,
         "key": keys[position],

@@ -16,7 +16,7 @@ from longshot.explorer.caches import LruCache
 from longshot.explorer.dataset_views import tree_context
 from longshot.explorer.library import Item
 from longshot.explorer.listing import DEFAULT_COLUMNS, MOST_ROWS, ListState, address, make_page, task_link
-from longshot.explorer.run_views import download_links, list_context, pictured_context
+from longshot.explorer.run_views import list_context, pictured_context
 from longshot.explorer.site import Page, Site, crumbs_of, made, tabs_of
 from longshot.explorer.task_rows import CHOSEN_BY, PICTURED, task_table
 from longshot.reports import Section, class_names
@@ -124,7 +124,7 @@ def testbed_tasks(site: Site, item: Item, query: Any) -> Page:
     carried = state.parameters(page=1, columns=())
     link = task_link(f"{item.url}/task", carried)
     example = "way >= 5 and coarsity < 10" if "coarsity" in table.column_names else "way >= 5"
-    context = list_context(listed, link, example, download_links(state, True))
+    context = list_context(listed, link, example, item)
     context |= pictured_context(site, item, listed, carried, None, pictured)
     return testbed_frame(site, item, "tasks", [Section("tasks", "Tasks", context, "task_list")])
 
@@ -186,7 +186,7 @@ def testbed_classes(site: Site, item: Item, query: Any) -> Page:
         leads = name in ("class", "tasks") and "class" in row
         return address(f"{item.url}/tasks", [("class", row["class"])]) if leads else ""
 
-    context = list_context(listed, link, "tasks > 10", download_links(state, False), "classes")
+    context = list_context(listed, link, "tasks > 10", noun="classes")
     trees = [
         _tree(site, item, table, name, fingerprint)
         for name, fingerprint in list(testbed.datasets.items())[:3]
