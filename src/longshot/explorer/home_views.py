@@ -263,7 +263,11 @@ def _progress(site: Site, lines: list[Line]) -> list[Column]:
             return SheetCell("")
         points = site.scores.spark(line.item)
         html = _SPARK.format(line.item.id, points, sign.done, sign.total, sign.unit)
-        silent = f"silent for {ago(sign.age).removesuffix(' ago')}" if line.item.state == "stalled" else ""
+        silent = (
+            f"no sign of life for {ago(sign.age).removesuffix(' ago')}"
+            if line.item.state == "stalled"
+            else ""
+        )
         note = silent or (sign.note if line.item.state == "stopped" else "")
         return SheetCell(f"{sign.done} of {sign.total}", html=html + _BELOW.format(note))
 
