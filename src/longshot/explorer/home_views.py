@@ -251,7 +251,7 @@ def _scores_sheet(site: Site, lines: list[Line]) -> Sheet | None:
         Column("Testbed", bed),
     ]
     columns += _progress(site, lines)
-    return make_sheet(columns, lines, style="home scores", aria="Scores of runs") if lines else None
+    return make_sheet(columns, lines, style="home runs", aria="Scores of runs") if lines else None
 
 
 def _progress(site: Site, lines: list[Line]) -> list[Column]:
