@@ -216,15 +216,20 @@ def reviewed(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     explorer.close()
 
 
+def places_of(client: Client, data: str, layout: str) -> np.ndarray:
+    """The places of a layout once it is made."""
+    path = f"{data}/map.bin?network=pixels&layout={layout}"
+    while (answer := client.get(path)).status == 202:
+        assert 0 <= json.loads(answer.body)["share"] <= 1
+        time.sleep(0.2)
+    return np.frombuffer(answer.body, "<u2").reshape(-1, 2)
+
+
 def test_the_map_has_a_place_and_a_colour_for_every_image(reviewed: tuple[Client, Path]) -> None:
     client, folder = reviewed
     data, dataset = client.dataset(folder), longshot.open_dataset(folder)
     for layout in ("components", "neighbours"):
-        path = f"{data}/map.bin?network=pixels&layout={layout}"
-        while (answer := client.get(path)).status == 202:
-            assert 0 <= json.loads(answer.body)["share"] <= 1
-            time.sleep(0.2)
-        assert len(np.frombuffer(answer.body, "<u2")) == 2 * len(dataset)
+        assert len(places_of(client, data, layout)) == len(dataset)
     head, _, groups = client.get(f"{data}/map-colour?network=pixels&colour=class").body.partition(b"\n")
     names = json.loads(head)["names"]
     classes = [dataset.class_names[int(label)] for label in dataset.labels]
@@ -235,9 +240,7 @@ def test_the_map_has_a_place_and_a_colour_for_every_image(reviewed: tuple[Client
 def test_what_is_circled_leads_to_images_and_tasks(reviewed: tuple[Client, Path]) -> None:
     client, folder = reviewed
     data, dataset = client.dataset(folder), longshot.open_dataset(folder)
-    places = np.frombuffer(
-        client.get(f"{data}/map.bin?network=pixels&layout=components").body, "<u2"
-    ).reshape(-1, 2)
+    places = places_of(client, data, "components")
     inside = (places / 65.535 < 500).all(axis=1)
     path = f"{data}/images?map=pixels,components&circle=0.0-500.0-500.500-0.500"
     listed = client.get(f"{path}&as=csv").text.splitlines()[1:]

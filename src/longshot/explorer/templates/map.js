@@ -60,8 +60,11 @@ for (const map of document.querySelectorAll(".map")) {
       const { share } = await first.json();
       status.textContent = `the layout is being made: ${Math.round(100 * share)} %`;
       // Until it is there, the components stand in for it.
-      const stand = places ? null : await fetch(`/${map.dataset.places.replace("=neighbours", "=components")}`);
-      if (stand && stand.status === 200) { places = new Uint16Array(await stand.arrayBuffer()); draw(); }
+      const other = map.dataset.places.replace("=neighbours", "=components");
+      if (!places && other !== map.dataset.places) {
+        const stand = await fetch(`/${other}`), body = await stand.arrayBuffer();
+        if (stand.status === 200) { places = new Uint16Array(body); draw(); }
+      }
       return setTimeout(load, 1500);
     }
     if (second.status === 202) { status.textContent = "labels are still being looked at"; setTimeout(load, 1500); }
