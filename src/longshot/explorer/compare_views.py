@@ -193,9 +193,9 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
         task = cached.testbed[tile["task"]]
         names = class_names(task.classes, task.labels)
         at = int(compared.offsets[task.index]) + tile["position"]
-        given = {} if first is None or second is None else {"A": int(first[at]), "B": int(second[at])}
+        answers = {} if first is None or second is None else {"A": int(first[at]), "B": int(second[at])}
         wrong = (
-            f"{side}: {names[n]}" for side, n in given.items() if n != task.query_label[tile["position"]]
+            f"{side}: {names[n]}" for side, n in answers.items() if n != task.query_label[tile["position"]]
         )
         tile["caption"] = ", ".join(wrong)
     shown = {**gallery, **pager_of(link, page, start, len(pairs), totals[kind], "queries")}

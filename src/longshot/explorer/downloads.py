@@ -25,8 +25,8 @@ _TYPES = {
 def or_file(view: Callable[..., Page]) -> Callable[..., Page | Response]:
     """Make a view that gives its page, or with ``as=…`` in the address the list on it as a file."""
 
-    def show(site: Site, *rest: Any) -> Page | Response:
-        page, kind = view(site, *rest), str(rest[-1].get("as", ""))
+    def show(site: Site, *address: Any) -> Page | Response:
+        page, kind = view(site, *address), str(address[-1].get("as", ""))
         return _list_file(site, page, kind) if kind else page
 
     return show

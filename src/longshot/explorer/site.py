@@ -114,11 +114,11 @@ class Site:
             raise NotThere(f"The run {run.name} cannot be shown: {reason}") from error
 
     def worked(
-        self, job: dict[str, Any], heading: str, what: str, frame: Callable[[list[Section]], Page]
+        self, job: dict[str, Any], heading: str, work: str, frame: Callable[[list[Section]], Page]
     ) -> list[dict[str, Any]]:
-        """Return what the worker makes of a job; Instead a page that says ``what`` is under way, or why it is not."""
+        """Return what the worker makes of a job; Instead a page that says that ``work`` goes on, or why it is not."""
         parts = self.plot_worker.sections(job)
-        problem = f"{what} This page is loaded again when it is done."
+        problem = f"{work} This page is loaded again when it is done."
         if parts is not None:
             problem = next((each["problem"] for each in parts if each["problem"]), "")
         if parts is None or problem:
