@@ -176,7 +176,7 @@ def dataset_image(site: Site, item: Item, row: int, query: Any) -> Page:
     class_id = dataset.class_ids[number]
     facts = [("class", class_id), ("key", str(dataset.keys[row].as_py()))]
     title = class_titles(dataset)[class_id]
-    if title != class_id:
+    if not class_id.endswith(title):
         facts.insert(1, ("called", title))
     if dataset.attributes is not None:
         values = dataset.attributes.slice(row, 1).to_pylist()[0]
@@ -196,12 +196,13 @@ def dataset_image(site: Site, item: Item, row: int, query: Any) -> Page:
     at = int(np.searchsorted(rows, row))
     before, after = (rows[at - 1] if at else None), (rows[at + 1] if at + 1 < len(rows) else None)
     back = address(f"{item.url}/images", carried) if carried else str(context["class_url"])
-    steps = {"ArrowLeft": before, "ArrowRight": after} if at < len(rows) and rows[at] == row else {}
-    page.keys = {"Escape": back} | {
-        key: address(f"{item.url}/image/{other}", carried)
-        for key, other in steps.items()
-        if other is not None
-    }
+    inside = at < len(rows) and rows[at] == row
+    sides = (("prev", "ArrowLeft", before), ("next", "ArrowRight", after)) if inside else ()
+    leads = [
+        (rel, key, address(f"{item.url}/image/{to}", carried)) for rel, key, to in sides if to is not None
+    ]
+    page.keys = {"Escape": back} | {key: url for _, key, url in leads}
+    page.steps = [*((rel, url) for rel, _, url in leads), ("up", back)]
     return page
 
 

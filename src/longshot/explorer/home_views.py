@@ -287,20 +287,23 @@ def _items_sheet(site: Site, lines: list[Line]) -> Sheet | None:
         seen = line.item.kind in ("dataset", "testbed") and not line.item.problem
         return _name_cell(line, _STRIP.format(line.item.url, line.item.url) if seen else Markup(""))
 
+    def forget(line: Line) -> SheetCell:
+        html = _FORGET.format(line.item.url, site.csrf, line.item.name)
+        return SheetCell("", html=html if _forgettable(line) else "")
+
     columns = [
         Column("Name", name),
         Column("Kind", lambda line: SheetCell(line.item.kind, look="tag")),
         Column("About", lambda line: SheetCell(line.facts)),
     ]
     columns += _progress(site, lines)
-    if site.csrf and any(line.item.kind == "dataset" and line.item.name != "toybox" for line in lines):
-        columns.append(
-            Column(
-                "Forget",
-                lambda line: SheetCell("", html=_FORGET.format(line.item.url, site.csrf, line.item.name)),
-            )
-        )
+    if site.csrf and any(map(_forgettable, lines)):
+        columns.append(Column("Forget", forget))
     return make_sheet(columns, lines, style="home", aria="Items") if lines else None
+
+
+def _forgettable(line: Line) -> bool:
+    return line.item.kind == "dataset" and line.item.name != "toybox"
 
 
 def _age(item: Item, now: float) -> float:
