@@ -9,6 +9,7 @@ under 700 MB. ``python -m benchmarks.explorer SHARE`` makes everything smaller, 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import re
@@ -216,6 +217,49 @@ def write_features(dataset: longshot.data.Dataset) -> None:
     features.save(cache_dir("features") / "net.npy")
 
 
+# Moves the map once a frame for three seconds, as the page's own events do it: a driver outside the browser would count
+# how often it is heard. Gives the frames that were drawn and the seconds.
+MOVED = """
+(kind) => new Promise((done) => {
+  const map = document.querySelector(".map"), canvas = map.querySelector("canvas");
+  const box = canvas.getBoundingClientRect();
+  const at = (x, y) => ({ clientX: box.left + x, clientY: box.top + y, pointerId: 1, bubbles: true, cancelable: true });
+  canvas.setPointerCapture = () => {};
+  const first = Number(map.dataset.frames), began = performance.now();
+  let number = 0;
+  if (kind === "panned") canvas.dispatchEvent(new PointerEvent("pointerdown", at(500, 300)));
+  const step = () => {
+    number += 1;
+    if (kind === "panned") canvas.dispatchEvent(new PointerEvent("pointermove", at(500 + (number % 80), 300)));
+    else canvas.dispatchEvent(new WheelEvent("wheel", { ...at(500, 300), deltaY: number % 60 < 30 ? -8 : 8 }));
+    if (performance.now() - began < 3000) return requestAnimationFrame(step);
+    if (kind === "panned") canvas.dispatchEvent(new PointerEvent("pointerup", at(500 + (number % 80), 300)));
+    return done([Number(map.dataset.frames) - first, (performance.now() - began) / 1000]);
+  };
+  requestAnimationFrame(step);
+})
+"""
+
+
+def below(pid: int) -> list[int]:
+    """The processes that a process started, and those that they started."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rsplit(")", 1)[1].split()[1])
+    own = [child for child, parent in parents.items() if parent == pid]
+    return [*own, *(each for child in own for each in below(child))]
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has used so far; nothing where it is over."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def map_speed(server: Server, data: str, points: int) -> None:
     """Seconds until the map is drawn once it is made, and frames a second while it is dragged and grown."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
@@ -244,26 +288,20 @@ def map_speed(server: Server, data: str, points: int) -> None:
             "< 1,000",
             seconds < 1,
         )
-        box = page.locator(".map canvas").bounding_box()
-        assert box is not None
-        page.mouse.move(box["x"] + 500, box["y"] + 300)
-        for name, act in {
-            "panned": lambda n: page.mouse.move(box["x"] + 500 + n % 80, box["y"] + 300),
-            "zoomed": lambda n: page.mouse.wheel(0, -8 if n % 60 < 30 else 8),
-        }.items():
-            if name == "panned":
-                page.mouse.down()
-            before = int(page.evaluate("document.querySelector('.map').dataset.frames"))
-            began, number = time.perf_counter(), 0
-            while time.perf_counter() - began < 3:
-                act(number)
-                number += 1
-            frames = int(page.evaluate("document.querySelector('.map').dataset.frames")) - before
-            rate = frames / (time.perf_counter() - began)
-            if name == "panned":
-                page.mouse.up()
-            say(f"map: frames a second while it is {name}", rate, "", "≥ 30", rate >= 30)
-            page.wait_for_timeout(200)
+        processes = [pid for pid in below(os.getpid()) if pid != server.process.pid]
+        for name in ("panned", "zoomed"):
+            before = sum(map(processor_seconds, processes))
+            frames, seconds = page.evaluate(MOVED, name)
+            spent_per_frame = (sum(map(processor_seconds, processes)) - before) / max(1, frames)
+            say(
+                f"map: frames a second while it is {name}",
+                frames / seconds,
+                "",
+                "≥ 30",
+                frames / seconds >= 30,
+            )
+            met = spent_per_frame <= 1 / 30
+            say("map: processor time of a frame, whole browser", 1000 * spent_per_frame, "ms", "≤ 33", met)
         browser.close()
 
 
@@ -328,8 +366,11 @@ def measure(folder: Path, share: float) -> None:
             f"{listed}?where={quote(f'protonet@net < {0.5 + at / 500} and coarsity > 5')}&sort={columns[at % 5]}"
             for at in range(50)
         ]
+        used = processor_seconds(server.process.pid)
         spent = median_of(server, different)
+        used = (processor_seconds(server.process.pid) - used) / len(different)
         say("list, filter, sort: median of 50", 1000 * spent, "ms", "< 200", spent < 0.2)
+        say("list, filter, sort: processor time of one", 1000 * used, "ms", "< 200", used < 0.2)
         seconds = painted(server, lists[2])
         if seconds is not None:
             say("list: painted in headless Chromium", 1000 * seconds, "ms", "< 1,000", seconds < 1)

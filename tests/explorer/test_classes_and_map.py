@@ -21,7 +21,7 @@ import longshot
 from longshot.audit import read_decisions
 from longshot.explorer.map_layout import clusters, components, nearest_rows, neighbour_layout
 from longshot.explorer.site import breakable
-from longshot.explorer.svg_plots import Curve, Dot, dot_plot, ladder
+from longshot.explorer.svg_plots import Curve, Dot, Step, dot_plot, ladder
 from longshot.tasks import Testbed
 
 from .conftest import Client
@@ -57,12 +57,13 @@ def table_of(client: Client, path: str, number: int = 1) -> list[dict[str, objec
 
 def test_classes_stand_with_their_accuracy(client: Client, right_by_class: dict[str, list[int]]) -> None:
     path = f"{client.item('run', 'first')}/classes?bed=easy&series=ridge@pixels"
-    listed = {row["Class"]: row for row in table_of(client, path)}
+    listed = {row["class"]: row for row in table_of(client, path)}
     assert listed.keys() == right_by_class.keys()
     for name, (right, times) in right_by_class.items():
-        assert listed[name]["Accuracy %"] == pytest.approx(right / times)
-        assert listed[name]["Queries"] == times
-    worst = [row["Accuracy %"] for row in table_of(client, path)]
+        assert listed[name]["accuracy"] == pytest.approx(right / times)
+        assert listed[name]["queries"] == times
+        assert listed[name]["low"] <= right / times <= listed[name]["high"]
+    worst = [row["accuracy"] for row in table_of(client, path)]
     assert worst == sorted(worst)
 
 
@@ -131,7 +132,7 @@ def test_tasks_are_chosen_by_classes_and_disagreement(client: Client, explored: 
         assert row["disagreement"] == pytest.approx(np.mean(np.array(first) != np.array(second)))
 
 
-@pytest.mark.parametrize(("view", "pattern"), [("", r'<td class="pictures">'), ("grid", r'class="task-grid')])
+@pytest.mark.parametrize(("view", "pattern"), [("", r'<td class="tiles">'), ("grid", r'class="task-grid')])
 def test_a_task_of_a_list_has_a_picture_per_class(client: Client, view: str, pattern: str) -> None:
     page = client.get(f"{client.item('run', 'first')}/tasks?bed=easy&view={view}").text
     assert re.search(pattern, page)
@@ -158,9 +159,8 @@ def test_marks_of_plots_stand_where_their_numbers_are() -> None:
     half, full = (float(x) for x in re.findall(r'<circle cx="([\d.]+)"', text))
     low, high = map(float, re.search(r'class="reach" d="M([\d.]+) \d+H([\d.]+)"', text).groups())  # type: ignore[union-attr]
     assert half == (low + high) / 2 and full - half == pytest.approx(high - low)
-    line = ladder(
-        [Curve("net", "red", [(0, 0.8, None, None, ""), (1, 0.4, None, None, "")])], ["a", "b"], "x"
-    )
+    steps = [Step(0, 0.8, None, None, "", "a"), Step(1, 0.4, None, None, "", "b")]
+    line = ladder([Curve("net", "red", steps)], ["a", "b"], "x")
     first, second = (float(y) for y in re.findall(r'cy="([\d.]+)"', line))
     assert second > first and line.count("<circle") == 2
 
@@ -216,15 +216,20 @@ def reviewed(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     explorer.close()
 
 
+def places_of(client: Client, data: str, layout: str) -> np.ndarray:
+    """The places of a layout once it is made."""
+    path = f"{data}/map.bin?network=pixels&layout={layout}"
+    while (answer := client.get(path)).status == 202:
+        assert 0 <= json.loads(answer.body)["share"] <= 1
+        time.sleep(0.2)
+    return np.frombuffer(answer.body, "<u2").reshape(-1, 2)
+
+
 def test_the_map_has_a_place_and_a_colour_for_every_image(reviewed: tuple[Client, Path]) -> None:
     client, folder = reviewed
     data, dataset = client.dataset(folder), longshot.open_dataset(folder)
     for layout in ("components", "neighbours"):
-        path = f"{data}/map.bin?network=pixels&layout={layout}"
-        while (answer := client.get(path)).status == 202:
-            assert 0 <= json.loads(answer.body)["share"] <= 1
-            time.sleep(0.2)
-        assert len(np.frombuffer(answer.body, "<u2")) == 2 * len(dataset)
+        assert len(places_of(client, data, layout)) == len(dataset)
     head, _, groups = client.get(f"{data}/map-colour?network=pixels&colour=class").body.partition(b"\n")
     names = json.loads(head)["names"]
     classes = [dataset.class_names[int(label)] for label in dataset.labels]
@@ -235,9 +240,7 @@ def test_the_map_has_a_place_and_a_colour_for_every_image(reviewed: tuple[Client
 def test_what_is_circled_leads_to_images_and_tasks(reviewed: tuple[Client, Path]) -> None:
     client, folder = reviewed
     data, dataset = client.dataset(folder), longshot.open_dataset(folder)
-    places = np.frombuffer(
-        client.get(f"{data}/map.bin?network=pixels&layout=components").body, "<u2"
-    ).reshape(-1, 2)
+    places = places_of(client, data, "components")
     inside = (places / 65.535 < 500).all(axis=1)
     path = f"{data}/images?map=pixels,components&circle=0.0-500.0-500.500-0.500"
     listed = client.get(f"{path}&as=csv").text.splitlines()[1:]

@@ -121,7 +121,7 @@ def test_pages_say_what_they_are_about(browser: Any, served: Client, addresses: 
             "study": r"Claim[\s\S]*Verdict",
             "release": r"All runs on these testbeds[\s\S]*Difficulty",
             "verification": r"checks agree",
-            "board": r"judge[\s\S]*marked and not ranked",
+            "board": r"Leaderboard[\s\S]*protonet[\s\S]*judge",
             "classes": r"Taxonomy[\s\S]*times in a task",
             "facts": r"1 file of other kinds",
             "chosen": r"\d+–\d+ of \d+ images",

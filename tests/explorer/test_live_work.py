@@ -87,9 +87,7 @@ def test_an_evaluation(browser: Any, bench: Client, photos: Path, tmp_path: Path
         allow(400)
         process = forks.start(*command)
         try:
-            window.wait_for(
-                r"Now[\s\S]*going[\s\S]*running"
-            )  # it appears on the page that was open before it began
+            window.wait_for(r"going[\s\S]*running")  # it appears on the page that was open before it began
             window.page.locator("a.name", has_text="going").first.click()
             text = window.wait_for(r"running[\s\S]*[1-9]\d* of 1,200 tasks")
             count = window.page.locator("[data-count]").first

@@ -36,10 +36,11 @@ def test_home_lists_what_there_is(client: Client) -> None:
     assert {"first", "easy", "hard"} <= set(names)
     assert names.count("easy") == 1  # the run's own copy is the same testbed
     assert "finished" in texts(page, r'<span class="state[^>]*>(.*?)</span>')
-    assert texts(client.made("/?kind=run"), r'<a class="name"[^>]*>(.*?)</a>') == [
-        "first",
-        "first",
-    ]  # a line per testbed
+    runs = client.made("/?kind=run")
+    assert texts(runs, r'<a class="name"[^>]*>(.*?)</a>') == ["first"]
+    assert (
+        len(re.findall(r'<a href="/testbed/[^"/]*"><bdi>(?:easy|hard)</bdi>', runs)) == 2
+    )  # a line per testbed
     assert "Nothing is called “zebra”" in unescape(client.get("/?q=zebra").text)
 
 

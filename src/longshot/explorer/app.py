@@ -22,6 +22,7 @@ from starlette.routing import Route
 from longshot.base import UserError
 from longshot.explorer import downloads
 from longshot.explorer.class_views import class_page, run_classes
+from longshot.explorer.compare_views import compare_series
 from longshot.explorer.confusion_views import confusion
 from longshot.explorer.dataset_views import (
     dataset_attributes,
@@ -29,7 +30,6 @@ from longshot.explorer.dataset_views import (
     dataset_facts,
     dataset_image,
     dataset_images,
-    dataset_suspects,
     dataset_taxonomy,
 )
 from longshot.explorer.exports import PAGES, export_files, export_folder, zipped
@@ -38,9 +38,15 @@ from longshot.explorer.library import Item
 from longshot.explorer.map_views import dataset_map, map_colour, map_places
 from longshot.explorer.picture_store import PICTURE_TYPE
 from longshot.explorer.plot_views import run_plot
-from longshot.explorer.review_views import dataset_review, forget_dataset, read_form, take_decision
+from longshot.explorer.review_views import (
+    dataset_review,
+    dataset_suspects,
+    forget_dataset,
+    read_form,
+    take_decision,
+)
 from longshot.explorer.run_views import run_overview, run_section, run_tasks
-from longshot.explorer.site import NotThere, Page, Site, ago, made
+from longshot.explorer.site import Instead, NotThere, Page, Site, ago, made
 from longshot.explorer.sprites import image_large, image_sprite, large_picture, query_sprite, sprite, strip
 from longshot.explorer.task_views import task_image, task_pictures
 from longshot.explorer.testbed_views import testbed_classes, testbed_overview, testbed_plots, testbed_tasks
@@ -177,18 +183,12 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         _picture_route(site, pool, "/{kind}/{id}/strip.jpg", strip),
         _picture_route(site, pool, "/{kind}/{id}/task/{task:int}/strip.jpg", strip),
         page("/run/{id}", of("run", lambda site, item, _: run_overview(site, item))),
-        page("/run/{id}/tasks", of("run", downloads.or_file(run_tasks, downloads.run_tasks_file))),
+        page("/run/{id}/tasks", of("run", downloads.or_file(run_tasks))),
         page("/run/{id}/plot", of("run", run_plot)),
         page("/run/{id}/report/{name}", section),
         page("/testbed/{id}", of("testbed", lambda site, item, _: testbed_overview(site, item))),
-        page(
-            "/testbed/{id}/tasks",
-            of("testbed", downloads.or_file(testbed_tasks, downloads.testbed_tasks_file)),
-        ),
-        page(
-            "/testbed/{id}/classes",
-            of("testbed", downloads.or_file(testbed_classes, downloads.testbed_classes_file)),
-        ),
+        page("/testbed/{id}/tasks", of("testbed", downloads.or_file(testbed_tasks))),
+        page("/testbed/{id}/classes", of("testbed", downloads.or_file(testbed_classes))),
         page("/testbed/{id}/plots", of("testbed", lambda site, item, _: testbed_plots(site, item))),
         page("/testbed/{id}/task/{task:int}", in_task(task_pictures)),
         page("/testbed/{id}/task/{task:int}/{part}/{position:int}", image),
@@ -201,7 +201,7 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         page("/run/{id}/confusion", of("run", confusion)),
         page("/run/{id}/classes", of("run", run_classes)),
         page("/run/{id}/class", of("run", class_page)),
-        page("/compare", lambda request: downloads.comparison(site, request.query_params)),
+        page("/compare", lambda request: downloads.or_file(compare_series)(site, request.query_params)),
         page("/board/{id}", of("board", lambda site, item, _: suite_board(site, item))),
         page("/suite/{id}", of("suite", lambda site, item, _: suite(site, item))),
         page("/dataset/{id}", of("dataset", dataset_classes)),
@@ -237,6 +237,8 @@ def _page_endpoint(site: Site, make: Callable[[Request], Page | Response]) -> Ca
             if number:
                 return _table_file(site, make, request, number)
             shown = make(request)
+        except Instead as instead:
+            shown = instead.page
         except (NotThere, UserError) as error:
             return _sentence(site, str(error), 404)
         except OSError as error:

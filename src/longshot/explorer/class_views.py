@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from longshot.explorer.svg_plots import Dot, dot_plot
 from longshot.explorer.task_rows import numbered
 from longshot.explorer.testbed_views import dataset_links
 from longshot.reports import Column, Section, Sheet, SheetCell, class_names, make_sheet
-from longshot.statistics import percent, plus_minus
+from longshot.statistics import percent
 
 _PICTURED = Markup(
     '<span class="named"><a class="tile" href="{1}" style="{0}" tabindex="-1" aria-hidden="true"></a>'
@@ -41,9 +41,12 @@ def answered_bed(site: Site, run: Item, query: Any) -> tuple[RunIndex, BedIndex,
     """Return index, testbed, place of the series and tasks that an address names; NotThere without answers."""
     index = site.index(run)
     bed = choose_bed(index, query)
-    series = choose_series(bed, str(query.get("series", "")))
+    if not query.get("bed"):  # the first that has something to show
+        bed = next((each for each in index.beds() if each.answered()), bed)
+    named, answered = str(query.get("series", "")), bed.answered()
+    series = choose_series(bed, named) if named or not answered else max(answered, key=bed.mean)
     item = site.testbed_item(bed.hash)
-    if item is None or bed.answers(series) is None:
+    if item is None or series not in answered:
         raise NotThere(
             bed.problem or "The testbed of these results is not at hand, so its queries cannot be shown."
         )
@@ -104,26 +107,17 @@ def run_classes(site: Site, run: Item, query: Any) -> Page:
         url = pair_url(run, base, (score.dataset, score.class_id), key)
         return SheetCell(names.get(key, score.taken_for), link=url)
 
-    columns = (
-        Column("Class", name),
-        Column(
-            "Accuracy %",
-            lambda score: _share(score, class_url(run, base, (score.dataset, score.class_id))),
-            "percent",
-        ),
-        Column("95 % interval", lambda score: (score.accuracy.low, score.accuracy.high), "percent"),
-        Column("Most taken for", rival),
-        Column("Of these %", lambda score: score.taken_share, "percent"),
-        Column("Tasks", lambda score: score.tasks, "count"),
-        Column("Queries", lambda score: score.queries, "count"),
-    )
+    def url(score: ClassScore) -> str:
+        return class_url(run, base, (score.dataset, score.class_id))
+
+    columns = (Column("Class", name, key="class"), *_score_columns(lambda score: score, url, rival))
     dots = [
         Dot(
             names[score.dataset, score.class_id],
             score.accuracy.mean,
             score.accuracy.low,
             score.accuracy.high,
-            class_url(run, base, (score.dataset, score.class_id)),
+            url(score),
         )
         for score in shown
     ]
@@ -143,10 +137,23 @@ def run_classes(site: Site, run: Item, query: Any) -> Page:
     return run_frame(site, run, index, "classes", [section])
 
 
-def _share(score: ClassScore, url: str) -> SheetCell:
-    interval = score.accuracy
-    return SheetCell(
-        plus_minus(interval.mean, interval.half), value=interval.mean, half=interval.half, link=url
+def _score_columns(
+    of: Callable[[Any], ClassScore], url: Callable[[ClassScore], str], rival: Callable[[ClassScore], Any]
+) -> tuple[Column, ...]:
+    """Return the columns of a class's score; ``of`` finds it in a row."""
+
+    def share(row: Any) -> SheetCell:
+        own = of(row).accuracy  # above its interval, which is lopsided near 0 and 100
+        ends = [percent(end) for end in (own.low, own.high) if end is not None]
+        return SheetCell(percent(own.mean), value=own.mean, below=" … ".join(ends), link=url(of(row)))
+
+    return (
+        Column("Accuracy %", share, "percent", key="accuracy"),
+        Column("", lambda row: (of(row).accuracy.low, of(row).accuracy.high), key=("low", "high")),
+        Column("Most taken for", lambda row: rival(of(row)), key="taken_for"),
+        Column("Of these %", lambda row: of(row).taken_share, "percent", key="taken_share"),
+        Column("Tasks", lambda row: of(row).tasks, "count", key="tasks"),
+        Column("Queries", lambda row: of(row).queries, "count", key="queries"),
     )
 
 
@@ -230,12 +237,10 @@ def class_page(site: Site, run: Item, query: Any) -> Page:
     ]
     scores = make_sheet(
         (
-            Column("Series", lambda row: SheetCell(row[0].label, look="code")),
-            Column("Accuracy %", lambda row: _share(row[1], ""), "percent"),
-            Column("95 % interval", lambda row: (row[1].accuracy.low, row[1].accuracy.high), "percent"),
-            Column("Most taken for", lambda row: names.get((key[0], row[1].taken_for), "–")),
-            Column("Tasks", lambda row: row[1].tasks, "count"),
-            Column("Queries", lambda row: row[1].queries, "count"),
+            Column("Series", lambda row: SheetCell(row[0].label, look="code"), key="series"),
+            *_score_columns(
+                lambda row: row[1], lambda _: "", lambda score: names.get((key[0], score.taken_for), "–")
+            ),
         ),
         rows,
         style="results scores-of",

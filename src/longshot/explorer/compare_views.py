@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from longshot.base import count
 from longshot.explorer.caches import LruCache
 from longshot.explorer.dataset_views import pager_of
 from longshot.explorer.library import Item
-from longshot.explorer.listing import ListPage, ListState, address, make_page, order, page_number, task_link
+from longshot.explorer.listing import ListState, address, make_page, order, page_number, task_link
 from longshot.explorer.query_answers import KINDS, SideBySide, side_by_side
 from longshot.explorer.run_index import BedIndex
 from longshot.explorer.run_index_build import SeriesColumn
 from longshot.explorer.run_views import (
     choose_bed,
-    download_links,
     list_context,
 )
-from longshot.explorer.site import NotThere, Page, Site
+from longshot.explorer.site import NotThere, Page, Site, made
 from longshot.explorer.sprites import SHOWN, query_gallery
-from longshot.reports import Column, Section, SheetCell, class_names, make_sheet
-from longshot.statistics import compare_paired, mean_interval, points, t_p_value
+from longshot.reports import Section, class_names
+from longshot.statistics import compare_paired, mean_interval, t_p_value
 
 _SAMPLED = 5_000  # tasks up to which signs are flipped; beyond it the t test says the same
-_MOST = 6  # series whose pairs are listed
+_LISTED = 50  # tasks of a page
 WORDS = {"both": "both right", "only_a": "only A right", "only_b": "only B right", "neither": "both wrong"}
 _compared = LruCache()
 
@@ -68,70 +64,29 @@ def candidates(site: Site, content_hash: str, most: int = 40) -> list[Candidate]
 
 
 def compare_series(site: Site, query: Any) -> Page:
-    """Compare two series task by task; show all pairs where more are named or none."""
+    """Compare two series task by task: those that the address names, or the two best of the run or the testbed."""
     item = _testbed_of(site, query)
     every = candidates(site, item.facts["hash"])
     by_id = {each.id: each for each in every}
     chosen = [by_id[name] for name in query.getlist("series") if name in by_id]
     run = str(query.get("run", "")).rsplit("-", 1)[-1]
-    if not chosen:
-        chosen = [each for each in every if not run or each.run.digits == run][:_MOST]
-    crumbs = [("Explorer", "/"), (item.name, item.url)]
-    bed_pairs = [("testbed", item.id)]
-    choices = {
-        "every": [(each.id, each.series.label, each.run.name, each in chosen) for each in every],
-        "testbed": item.id,
-        "path": "/compare",
-        "beds": _other_beds(site, query, item),
-    }
+    if len(chosen) != 2:
+        own = [each for each in every if not run or each.run.digits == run]
+        chosen = sorted(own, key=lambda each: each.bed.mean(each.position))[-2:]
+    owner = site.library.find("run", run) if run else None
+    crumbs = [("Explorer", "/"), (owner.name, owner.url) if owner else (item.name, item.url)]
+    title = f"Compare on {item.name}"
     if len(chosen) < 2:
         sentence = f"{item.name} has {count(len(every), 'series', 'series')}, and two are needed to compare."
-        section = Section(
-            "choose", "Choose series", {**choices, "pairs": None, "sentence": sentence}, "compare_choose"
-        )
-        return Page(f"Compare on {item.name}", [section], crumbs=crumbs)
-    pairs = []
-    for a, b in combinations(chosen[:_MOST], 2) if len(chosen) > 2 else ():
-        link = address("/compare", [*bed_pairs, ("series", a.id), ("series", b.id)])
-        pairs.append({"a": a, "b": b, "url": link, **_difference(a, b)})
-    pairs.sort(key=lambda pair: -abs(pair["mean"]))
-    sheet = make_sheet(PAIRS, pairs, aria="Pairs of series") if pairs else None
-    sections = [Section("choose", "Series", {**choices, "pairs": sheet, "sentence": ""}, "compare_choose")]
-    if len(chosen) == 2:
-        sections = [*_pair(site, item, chosen[0], chosen[1], query), *sections]
-    counts = [count(len(chosen), "series", "series"), count(int(item.facts["tasks"]), "task")]
-    page = Page(f"Compare on {item.name}", sections, counts=counts, crumbs=crumbs)
+        return Page(title, [made("choose", "Compare", sentence)], crumbs=crumbs)
+    choices = {"every": every, "chosen": chosen, "testbed": item.id, "beds": _other_beds(site, query, item)}
+    sections = _pair(site, item, chosen[0], chosen[1], query)
+    if len(every) > 2 or len(choices["beds"]) > 1:
+        sections.append(Section("choose", "Compare others", choices, "compare_choose"))
+    page = Page(title, sections, counts=[count(int(item.facts["tasks"]), "task")], crumbs=crumbs)
     seen = (site.index(each.run).leaks.get((item.facts["hash"], each.series.backbone)) for each in chosen)
     page.notices += dict.fromkeys(f"{leak[1]}." for leak in seen if leak)
     return page
-
-
-_PAIR = Markup('{}<span class="code">{}</span> <span class="dim">{}</span><br>')
-
-
-def _names(pair: Mapping[str, Any]) -> SheetCell:
-    """Return A above B, so that a phone has room for the difference, its interval and p beside them."""
-    sides = [("A ", pair["a"]), ("B ", pair["b"])]
-    html = Markup("").join(_PAIR.format(side, each.series.label, each.run.name) for side, each in sides)
-    return SheetCell(f"{pair['a'].series.label}, {pair['b'].series.label}", html=html)
-
-
-def _gap(pair: Mapping[str, Any]) -> SheetCell:
-    """Return the difference with its interval below it."""
-    below = "" if pair["low"] is None else f"{points(pair['low'], 2)} … {points(pair['high'], 2)}"
-    return SheetCell(points(pair["mean"], 2), value=pair["mean"], below=below, link=pair["url"])
-
-
-PAIRS = (
-    Column("Pair", _names, key="pair"),
-    Column("B − A (points)", _gap, "points", key="difference"),
-    Column("", lambda pair: (pair["low"], pair["high"]), "points", 2, key=("low", "high")),
-    Column("p", lambda pair: pair["p"], "p", key="p"),
-    Column("B wins %", lambda pair: pair["wins"], "percent", key="b_wins"),
-    Column("Ties %", lambda pair: pair["ties"], "percent", key="ties"),
-    Column("A wins %", lambda pair: pair["losses"], "percent", key="a_wins"),
-    Column("Tasks", lambda pair: pair["n"], "count", key="tasks"),
-)
 
 
 def _testbed_of(site: Site, query: Any) -> Item:
@@ -171,24 +126,20 @@ def _difference(a: Candidate, b: Candidate) -> dict[str, Any]:
     shared = np.isfinite(first[:size]) & np.isfinite(second[:size])
     before, after = first[:size][shared], second[:size][shared]
     gaps = np.round(after - before, 12)
-    if len(gaps) < 2:
-        nothing = {"low": None, "high": None, "p": float("nan"), "how": ""}
-        return {"n": len(gaps), "mean": 0.0, "wins": 0.0, "ties": 0.0, "losses": 0.0, **nothing}
-    interval = mean_interval(gaps)
-    if len(gaps) <= _SAMPLED:
+    p, how = float("nan"), ""
+    if 2 <= len(gaps) <= _SAMPLED:
         p, how = compare_paired(before, after).p, "sign-flip test"
-    else:
+    elif len(gaps) > _SAMPLED:
         error = float(np.std(gaps, ddof=1)) / np.sqrt(len(gaps))
         p = t_p_value(float(np.mean(gaps)) / error, len(gaps) - 1) if error > 0 else 1.0
         how = "paired t test"
+    interval = mean_interval(gaps) if len(gaps) > 1 else None
+    sides = {"mean": gaps, "wins": gaps > 0, "ties": gaps == 0, "losses": gaps < 0}
     return {
         "n": len(gaps),
-        "mean": interval.mean,
-        "low": interval.low,
-        "high": interval.high,
-        "wins": float((gaps > 0).mean()),
-        "ties": float((gaps == 0).mean()),
-        "losses": float((gaps < 0).mean()),
+        "low": interval and interval.low,
+        "high": interval and interval.high,
+        **{name: float(np.mean(values)) if len(gaps) else float("nan") for name, values in sides.items()},
         "p": p,
         "how": how,
     }
@@ -204,8 +155,9 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
         both_answers = (first, second)
         compared = _compared.get(key, lambda: side_by_side(cached.testbed, *both_answers))
     fixed = [("testbed", item.id), ("series", a.id), ("series", b.id)]
-    kind = str(query.get("kind", "only_a"))
-    kind = kind if kind in KINDS else "only_a"
+    totals = {} if compared is None else compared.totals()
+    kind = next((name for name in KINDS if totals.get(name)), KINDS[0])  # of which there are some
+    kind = str(query["kind"]) if query.get("kind") in KINDS else kind
     page = page_number(query, "shown")
     state = replace(ListState.read("/compare", query), fixed=tuple(fixed))
 
@@ -228,7 +180,6 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
         context["problem"] = "The answers of one of them are not on record, so there are no queries to show."
         return sections
     context["problem"] = ""
-    totals = compared.totals()
     context["quad"] = [
         (WORDS[name], totals[name], link(1, name), name == kind)
         for name in ("both", "only_a", "only_b", "neither")
@@ -239,28 +190,27 @@ def _pair(site: Site, item: Item, a: Candidate, b: Candidate, query: Any) -> lis
     pairs = _slice_of(compared, kind, tasks, start, SHOWN)
     gallery = query_gallery(item, cached, pairs)
     for tile in gallery["tiles"]:
-        names = class_names(cached.testbed[tile["task"]].classes, cached.testbed[tile["task"]].labels)
-        begin = int(compared.offsets[tile["task"]]) + tile["position"]
-        assert first is not None and second is not None
-        tile["caption"] = f"A: {names[int(first[begin])]}, B: {names[int(second[begin])]}"
+        task = cached.testbed[tile["task"]]
+        names = class_names(task.classes, task.labels)
+        at = int(compared.offsets[task.index]) + tile["position"]
+        answers = {} if first is None or second is None else {"A": int(first[at]), "B": int(second[at])}
+        wrong = (
+            f"{side}: {names[n]}" for side, n in answers.items() if n != task.query_label[tile["position"]]
+        )
+        tile["caption"] = ", ".join(wrong)
     shown = {**gallery, **pager_of(link, page, start, len(pairs), totals[kind], "queries")}
     sections.append(Section("queries", f"Queries: {WORDS[kind]}", shown, "gallery"))
     state = replace(state, fixed=chosen_queries(kind, page))
     listed = make_page(
-        compared.counts, state, default_sort="-disagreements", defaults=compared.counts.column_names
+        compared.counts,
+        state,
+        default_sort="-disagreements",
+        defaults=compared.counts.column_names,
+        most=_LISTED,
     )
     leads = task_link(f"{item.url}/task", [])
-    rows = list_context(listed, leads, "only_a > 3", download_links(state, False))
+    rows = list_context(listed, leads, "only_a > 3", file="compared")
     return [*sections, Section("tasks", "Tasks, most disagreements first", rows, "task_list")]
-
-
-def compared_table(site: Site, query: Any) -> ListPage:
-    """Return the list of a comparison, for a download."""
-    for section in compare_series(site, query).sections:
-        if section.template == "task_list":
-            listed: ListPage = section.context["list"]
-            return listed
-    raise NotThere("Choose two series first.")
 
 
 def _slice_of(compared: SideBySide, kind: str, tasks: Any, start: int, size: int) -> list[tuple[int, int]]:

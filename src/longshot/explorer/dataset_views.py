@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,16 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.responses import Response
 
-from longshot.audit import read_decisions
-from longshot.base import Ints, UserError, count, in_words
-from longshot.data import class_labels
+from longshot.base import Ints, UserError, count
 from longshot.explorer.downloads import attachment
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address, cell_text, page_number
-from longshot.explorer.site import NotThere, Page, Site, crumbs_of, made, tabs_of
-from longshot.explorer.sprites import SHOWN, image_gallery
+from longshot.explorer.site import NotThere, Page, Site, crumbs_of, tabs_of
+from longshot.explorer.sprites import SHOWN, class_titles, image_gallery
 from longshot.explorer.svg_plots import Bar, bar_plot
-from longshot.reports import Section, class_names, table_bytes
+from longshot.reports import Section, table_bytes
 from longshot.tasks import bars, rows_mask
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 _CLASSES, _IMAGES = SHOWN, SHOWN
 BRANCHES = 250  # of the tree
+LOOKING = "The images are still being looked at."
 
 
 def dataset_frame(item: Item, dataset: Dataset, here: str, sections: list[Section]) -> Page:
@@ -51,7 +51,7 @@ def open_item(site: Site, item: Item) -> Dataset:
 def dataset_classes(site: Site, item: Item, query: Any) -> Page:
     """Show every class with its first picture, size and split; ``q`` searches, ``sort`` orders."""
     dataset = open_item(site, item)
-    labels = class_labels(dataset)
+    titles = class_titles(dataset)
     split_of = {name: split for split, members in dataset.splits.items() for name in members}
     words = str(query.get("q", ""))[:200].strip()
     split = str(query.get("split", ""))
@@ -59,8 +59,7 @@ def dataset_classes(site: Site, item: Item, query: Any) -> Page:
     chosen = [
         number
         for number, name in enumerate(dataset.class_ids)
-        if words.lower() in f"{name} {labels.get(name, '')}".lower()
-        and (not split or split_of.get(name) == split)
+        if words.lower() in f"{name} {titles[name]}".lower() and (not split or split_of.get(name) == split)
     ]
     if sort:
         chosen.sort(key=lambda number: -int(dataset.sizes[number]))
@@ -69,9 +68,7 @@ def dataset_classes(site: Site, item: Item, query: Any) -> Page:
     gallery = image_gallery(item, dataset, [int(dataset.offsets[number]) for number in shown])
     for tile, number in zip(gallery["tiles"], shown, strict=True):
         name = dataset.class_ids[number]
-        label = labels.get(name)
         tile |= {
-            "name": f"{label} ({dataset.class_names[number]})" if label else dataset.class_names[number],
             "url": address(f"{item.url}/images", [("class", name)]),
             "key": name,
             "caption": f"{int(dataset.sizes[number]):,}"
@@ -117,12 +114,8 @@ def dataset_images(site: Site, item: Item, query: Any) -> Page | Response:
     page, start = page_of(query, len(rows), _IMAGES)
     shown = rows[start : start + _IMAGES].tolist()
     gallery = image_gallery(item, dataset, shown)
-    labels = class_labels(dataset)
     for tile in gallery["tiles"]:
-        number = int(dataset.labels[tile["row"]])
-        class_id = dataset.class_ids[number]
         tile |= {
-            "name": labels.get(class_id) or dataset.class_names[number],
             "caption": tile["key"].rsplit("/", 1)[-1][:40],
             "url": address(tile["url"], carried),
         }
@@ -146,7 +139,7 @@ def dataset_images(site: Site, item: Item, query: Any) -> Page | Response:
         "example": example_rule(dataset),
         **pager_of(link, page, start, len(shown), len(rows), "images"),
     }
-    heading = f"Images of {labels.get(name) or name.rsplit('/', 1)[-1]}" if name else "Images"
+    heading = f"Images of {class_titles(dataset)[name]}" if name else "Images"
     heading = "Images circled on the map" if circle else heading
     shown_page = dataset_frame(item, dataset, "images", [Section("images", heading, context, "image_grid")])
     shown_page.notices += notices
@@ -182,9 +175,9 @@ def dataset_image(site: Site, item: Item, row: int, query: Any) -> Page:
     number = int(dataset.labels[row])
     class_id = dataset.class_ids[number]
     facts = [("class", class_id), ("key", str(dataset.keys[row].as_py()))]
-    label = class_labels(dataset).get(class_id)
-    if label:
-        facts.insert(1, ("called", label))
+    title = class_titles(dataset)[class_id]
+    if not class_id.endswith(title):
+        facts.insert(1, ("called", title))
     if dataset.attributes is not None:
         values = dataset.attributes.slice(row, 1).to_pylist()[0]
         facts += [
@@ -194,7 +187,7 @@ def dataset_image(site: Site, item: Item, row: int, query: Any) -> Page:
     context = {
         "large": f"{item.url}/image-{row}.jpg",
         "facts": facts,
-        "name": label or dataset.class_names[number],
+        "name": title,
         "class_url": address(f"{item.url}/images", [("class", class_id)]),
     }
     page = dataset_frame(item, dataset, "image", [Section("image", "Image", context, "dataset_image")])
@@ -203,12 +196,13 @@ def dataset_image(site: Site, item: Item, row: int, query: Any) -> Page:
     at = int(np.searchsorted(rows, row))
     before, after = (rows[at - 1] if at else None), (rows[at + 1] if at + 1 < len(rows) else None)
     back = address(f"{item.url}/images", carried) if carried else str(context["class_url"])
-    steps = {"ArrowLeft": before, "ArrowRight": after} if at < len(rows) and rows[at] == row else {}
-    page.keys = {"Escape": back} | {
-        key: address(f"{item.url}/image/{other}", carried)
-        for key, other in steps.items()
-        if other is not None
-    }
+    inside = at < len(rows) and rows[at] == row
+    sides = (("prev", "ArrowLeft", before), ("next", "ArrowRight", after)) if inside else ()
+    leads = [
+        (rel, key, address(f"{item.url}/image/{to}", carried)) for rel, key, to in sides if to is not None
+    ]
+    page.keys = {"Escape": back} | {key: url for _, key, url in leads}
+    page.steps = [*((rel, url) for rel, _, url in leads), ("up", back)]
     return page
 
 
@@ -260,73 +254,19 @@ def dataset_facts(site: Site, item: Item) -> Page:
     """Show everything that ``show_dataset`` says, and the odd images and copies in pictures."""
     dataset = open_item(site, item)
     job = {"kind": "sheet", "path": str(item.facts["source"]), "fingerprint": dataset.fingerprint}
-    seen = site.plot_worker.sections(job)
-    if seen is None or seen[0]["problem"]:
-        waiting = "The images are still being looked at. This page is loaded again when it is done."
-        reason = waiting if seen is None else seen[0]["problem"]
-        return dataset_frame(item, dataset, "facts", [made("facts", "Facts", reason)])
+    seen = site.worked(job, "Facts", LOOKING, partial(dataset_frame, item, dataset, "facts"))
     rows, groups = seen[0]["rows"]
     left_out = [*(f"unreadable: {key}" for key in dataset.skipped), *dataset.left_out]
     sections = [Section("facts", "Facts", {"facts": [tuple(row) for row in rows]}, "facts")]
     for number, (heading, shown) in enumerate(groups):
         gallery = image_gallery(item, dataset, shown)
         for tile in gallery["tiles"]:
-            tile |= {"name": dataset.class_names[int(dataset.labels[tile["row"]])], "caption": tile["key"]}
+            tile["caption"] = tile["key"]
         pager = pager_of(lambda **_: "", 1, 0, len(shown), len(shown), "images")
         sections.append(Section(f"odd{number}", heading, {**gallery, **pager}, "gallery"))
     lines = {"lines": left_out[:400], "more": max(0, len(left_out) - 400), "empty": "Nothing was left out."}
     sections.append(Section("left_out", "Unreadable and ignored files", lines, "lines"))
     return dataset_frame(item, dataset, "facts", sections)
-
-
-def dataset_suspects(site: Site, item: Item, query: Any) -> Page:
-    """Show images whose label looks wrong by the features of one network, which is named."""
-    from longshot.explorer.map_views import suspects_job
-    from longshot.explorer.query_answers import networks_of
-
-    dataset = open_item(site, item)
-    networks = networks_of(dataset.fingerprint)
-    if not networks:
-        problem = in_words(
-            "The cache holds no features of this dataset, so nothing judges its labels; {embed()} makes some."
-        )
-        return dataset_frame(item, dataset, "suspects", [made("suspects", "Suspected labels", problem)])
-    network = str(query.get("network", "")) if query.get("network") in networks else networks[0]
-    class_id = str(query.get("class", ""))[:500]
-    judged = site.plot_worker.sections(suspects_job(item, dataset, network))
-    waiting = "The images are still being looked at. This page is loaded again when it is done."
-    problem = waiting if judged is None else judged[0]["problem"]
-    if judged is None or problem:
-        return dataset_frame(item, dataset, "suspects", [made("suspects", "Suspected labels", problem)])
-    decisions = read_decisions(dataset)  # nobody doubts what a person keeps
-    listed = [
-        row
-        for row in judged[0]["rows"]
-        if class_id in ("", row["class"]) and decisions.get(str(dataset.keys[row["row"]].as_py())) != "keep"
-    ]
-    page, start = page_of(query, len(listed), SHOWN)
-    shown = listed[start : start + SHOWN]
-    gallery = image_gallery(item, dataset, [int(row["row"]) for row in shown])
-    names = dict(zip(dataset.class_ids, class_names(dataset.class_ids, class_labels(dataset)), strict=True))
-    for tile, row in zip(gallery["tiles"], shown, strict=True):
-        rival = row.get("rival")
-        why = f"looks like {names.get(rival, rival)}, {row['odds']:,.0f} to 1" if rival else str(row["why"])
-        tile |= {"name": names.get(row["class"], str(row["class"])), "caption": why}
-
-    def link(**changes: Any) -> str:
-        facts = {"network": network, "class": class_id, **changes}
-        return address(f"{item.url}/suspects", [(key, str(value)) for key, value in facts.items() if value])
-
-    context = {
-        **gallery,
-        "choices": [(name, link(network=name), name == network) for name in networks],
-        **pager_of(link, page, start, len(shown), len(listed), "suspected images"),
-        "empty": f"{network} suspects none of {len(dataset):,} images{' in this class' if class_id else ''}.",
-        "note": judged[0]["heading"],
-    }
-    return dataset_frame(
-        item, dataset, "suspects", [Section("suspects", "Suspected labels", context, "gallery")]
-    )
 
 
 def example_rule(dataset: Dataset) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pyarrow as pa
 from starlette.responses import Response
 
 from longshot.explorer.library import Item
-from longshot.explorer.listing import ListState, ordered_rows
 from longshot.explorer.site import NotThere, Page, Site
 from longshot.reports import table_bytes
 
@@ -21,21 +19,15 @@ _TYPES = {
     "parquet": "application/vnd.apache.parquet",
     "json": "application/json",
     "testbed": "application/vnd.apache.parquet",
-    "svg": "image/svg+xml",
-    "png": "image/png",
 }
 
 
-def or_file(
-    page: Callable[..., Page], file: Callable[..., Response]
-) -> Callable[[Site, Item, Any], Page | Response]:
-    """Make a view that gives the page, or with ``as=…`` in the address what it shows as a file."""
+def or_file(view: Callable[..., Page]) -> Callable[..., Page | Response]:
+    """Make a view that gives its page, or with ``as=…`` in the address the list on it as a file."""
 
-    def show(site: Site, item: Item, query: Any) -> Page | Response:
-        kind = str(query.get("as", ""))
-        if kind and kind not in _TYPES:
-            raise NotThere(f"There is no file of kind '{kind[:20]}'; there are {', '.join(_TYPES)}.")
-        return file(site, item, query, kind) if kind else page(site, item, query)
+    def show(site: Site, *address: Any) -> Page | Response:
+        page, kind = view(site, *address), str(address[-1].get("as", ""))
+        return _list_file(site, page, kind) if kind else page
 
     return show
 
@@ -48,51 +40,25 @@ def attachment(data: bytes, name: str, kind: str) -> Response:
     return Response(data, media_type=_TYPES[kind], headers=headers)
 
 
-def run_tasks_file(site: Site, run: Item, query: Any, kind: str) -> Response:
-    """Return the list of a run as a file: every row that the filter leaves, in the order of the list."""
-    from longshot.explorer.run_views import choose_bed, list_state
-    from longshot.explorer.task_rows import task_table
-
-    bed = choose_bed(site.index(run), query)
-    state = list_state(f"{run.url}/tasks", query, bed)
-    item = site.testbed_item(bed.hash)
-    table = task_table(site, item, bed.table, query, bed)
-    return _tasks(site, item, table, state, kind, f"{run.name}-{bed.name}", "accuracy")
-
-
-def testbed_tasks_file(site: Site, item: Item, query: Any, kind: str) -> Response:
-    """Return the list of a testbed as a file."""
-    from longshot.explorer.task_rows import CHOSEN_BY, task_table
-
-    state = ListState.read(f"{item.url}/tasks", query, fixed=CHOSEN_BY)
-    table = task_table(site, item, site.testbed(item).tasks, query)
-    return _tasks(site, item, table, state, kind, item.name, "task")
-
-
-def testbed_classes_file(site: Site, item: Item, query: Any, kind: str) -> Response:
-    """Return the class balance of a testbed as a file."""
-    from longshot.explorer.testbed_views import classes_table
-
-    if kind not in ("csv", "parquet", "json"):
-        raise NotThere("A list of classes can be had as CSV, Parquet or JSON.")
-    table = classes_table(site.testbed(item).testbed)
-    return _tasks(site, None, table, ListState.read("", query), kind, f"{item.name}-classes", "-tasks")
-
-
-def _tasks(
-    site: Site, item: Item | None, table: pa.Table, state: ListState, kind: str, name: str, default: str
-) -> Response:
-    rows, problem = ordered_rows(table, state.where, state.sort or default)
-    if problem:
-        raise NotThere(problem)
-    if kind != "testbed":
-        names = [column for column in state.columns if column in table.column_names] or table.column_names
-        return attachment(table_bytes(table.select(names).take(pa.array(rows)), kind), f"{name}-tasks", kind)
-    if item is None or not len(rows):
-        raise NotThere("No task is left, so there is no testbed to make.")
-    return attachment(
-        _testbed_bytes(site, item, table["task"].to_numpy()[rows], state.where), f"{name}-part", kind
-    )
+def _list_file(site: Site, page: Page, kind: str) -> Response:
+    """Return the list of a page as a file: every row that the filter leaves, in the order of the list."""
+    context = next((section.context for section in page.sections if "list" in section.context), None)
+    if context is None:
+        raise NotThere("This page has no list that could be saved.")
+    listed, item, name = context["list"], context["testbed"], context["file"] or page.title
+    kinds = ("csv", "parquet", "json", *(("testbed",) if item else ()))
+    if kind not in kinds:
+        raise NotThere(f"There is no file of kind '{kind[:20]}' here; there are {', '.join(kinds)}.")
+    if listed.problem:
+        raise NotThere(listed.problem)
+    if kind == "testbed":
+        if not len(listed.every):
+            raise NotThere("No task is left, so there is no testbed to make.")
+        tasks = listed.table["task"].to_numpy()[listed.every]
+        return attachment(_testbed_bytes(site, item, tasks, listed.state.where), f"{name}-part", kind)
+    names = [column for column in listed.state.columns if column in listed.table.column_names]
+    table = listed.table.select(names or listed.table.column_names).take(pa.array(listed.every))
+    return attachment(table_bytes(table, kind), f"{name}-{context['noun']}", kind)
 
 
 def _testbed_bytes(site: Site, item: Item, tasks: Any, where: str) -> bytes:
@@ -116,17 +82,3 @@ def _testbed_bytes(site: Site, item: Item, tasks: Any, where: str) -> bytes:
         path = Path(folder) / "part.parquet"
         made.save(path)
         return path.read_bytes()
-
-
-def comparison(site: Site, query: Any) -> Page | Response:
-    """Show a comparison as a page, or return its tasks as a file."""
-    from longshot.explorer.compare_views import compare_series, compared_table
-
-    kind = str(query.get("as", ""))
-    if not kind:
-        return compare_series(site, query)
-    if kind not in ("csv", "parquet", "json"):
-        raise NotThere("A comparison can be had as CSV, Parquet or JSON.")
-    listed = compared_table(site, query)
-    state = replace(listed.state, columns=())
-    return _tasks(site, None, listed.table, state, kind, "compared", "-disagreements")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from longshot.base import UserError, count
 from longshot.explorer.dataset_views import page_of, pager_of
@@ -18,7 +17,7 @@ from longshot.explorer.listing import address
 from longshot.explorer.result_views import IndexLinks, indexed_results
 from longshot.explorer.run_scores import BedScore
 from longshot.explorer.site import NotThere, Page, Site, ago, crumbs_of
-from longshot.explorer.testbed_views import testbed_frame
+from longshot.explorer.testbed_views import brief_sampler, testbed_frame
 from longshot.reports import (
     Column,
     Estimates,
@@ -30,7 +29,7 @@ from longshot.reports import (
     results_sheet,
 )
 
-_RUNS, _ROWS, _BEDS = 12, 30, 3  # runs and other items of a page; testbeds of a run
+_RUNS, _ROWS, _BEDS = 12, 30, 4  # runs and other items of a page; testbeds of a run
 _SINGULARS = {"board": "leaderboard"}
 _ORDERS = {"": "newest", "name": "name", "accuracy": "accuracy", "drop": "drop"}
 _PATIENCE = 0.4  # seconds that the first page waits for scores
@@ -47,7 +46,7 @@ class Line:
     score: BedScore | None = None
     url: str = ""  # of the testbed
     marks: str = ""  # "pin", "hide" or nothing
-    spark: str = ""
+    again: bool = False  # whether the line above is of the same run
 
 
 def marked_items(cookies: Mapping[str, str], name: str) -> set[str]:
@@ -98,12 +97,7 @@ def home(site: Site, query: Any, cookies: Mapping[str, str]) -> Page:
         "note": "",
         "waiting": False,
     }
-    running = [item for item in items if item.state in ("running", "stalled", "stopped")]
     sections = []
-    plain = not (words or kind or state or sort)
-    if running and plain and "page" not in query:
-        lines = [Line(item, "", 0.0, spark=site.scores.spark(item)) for item in running[:12]]
-        sections.append(Section("running", "Now", {"lines": lines}, "home_running"))
     runs = [item for item in shown if item.kind == "run"]
     more_items = [item for item in shown if item.kind != "run" and (kind or item.kind != "dataset")]
     if runs or kind == "run":
@@ -117,7 +111,7 @@ def home(site: Site, query: Any, cookies: Mapping[str, str]) -> Page:
             for line in _run_lines(site, run, own, now, mark)
         ]
         pager = pager_of(link, number, start, len(listed), len(runs), "runs")
-        own = {"sheet": _scores_sheet(lines), "waiting": None in scores, "item_kind": "run", **pager}
+        own = {"sheet": _scores_sheet(site, lines), "waiting": None in scores, "item_kind": "run", **pager}
         sections.append(Section("scores", "Scores of runs", {**context, **own}, "home_items"))
     if more_items or not runs:
         number, start = page_of(query if kind else {}, len(more_items), _ROWS)
@@ -133,7 +127,7 @@ def home(site: Site, query: Any, cookies: Mapping[str, str]) -> Page:
             Section(
                 "everything",
                 heading,
-                {**context, **own, "kinds": [] if runs else context["kinds"]},
+                {**context, **own, **({"kinds": [], "hidden": 0} if runs else {})},
                 "home_items",
             )
         )
@@ -172,17 +166,16 @@ def _value(score: BedScore, sort: str) -> float:
 
 def _run_lines(site: Site, run: Item, scores: list[BedScore] | None, now: float, mark: Any) -> list[Line]:
     """Return a line per testbed of a run; one without a score where there is none."""
-    age, spark = _age(run, now), site.scores.spark(run)
+    age = _age(run, now)
     lines: list[Line] = []
     for score in (scores or [])[:_BEDS]:
         bed = site.testbed_item(score.hash)
         more = len(scores or ()) - _BEDS
-        facts = f"and {more} more testbeds" if more > 0 and len(lines) == _BEDS - 1 else ""
-        lines.append(Line(run, facts, age, score, bed.url if bed else "", mark(run), spark))
+        facts = f"and {count(more, 'more testbed')}" if more > 0 and len(lines) == _BEDS - 1 else ""
+        lines.append(Line(run, facts, age, score, bed.url if bed else "", mark(run), bool(lines)))
     facts = "" if scores is None else run.problem or "no results yet"
     first_bed = site.testbed_item(next(iter(run.facts.get("testbeds", ())), ""))
-    url = first_bed.url if first_bed else ""
-    return lines or [Line(run, facts, age, None, url, mark(run), spark)]
+    return lines or [Line(run, facts, age, None, first_bed.url if first_bed else "", mark(run))]
 
 
 _NAME = Markup(
@@ -196,21 +189,24 @@ _STRIP = Markup(
 _STATE = Markup('<span class="state {0}" data-state="{1}">{0}</span> ')
 _MARKS = Markup(
     '<button type="button" class="mark-item" hidden data-mark="{0}" data-item="{1}" aria-pressed="{2}"'
-    ' aria-label="{0} {3}">{4}</button> '
+    ' aria-label="{0} {3}">{0}</button> '
 )
 _LINK = Markup('<a href="{}"><bdi>{}</bdi></a>')
+_BELOW = Markup('<span class="dim part">{}</span>')
 _SERIES = Markup('<span class="code">{}</span> <span class="dim code">{}</span>{}')
 _SPARK = Markup(
-    '<svg class="spark" viewBox="0 0 60 16" aria-hidden="true"><polyline data-spark="{}" points="{}"/></svg> '
-    '<span class="dim" data-count="{}">{:,} of {:,} {}</span>'
+    '<svg class="spark" viewBox="0 0 60 16" aria-hidden="true"><polyline data-spark="{0}" points="{1}"/></svg> '
+    '<span class="dim" data-count="{0}">{2:,} of {3:,} {4}</span>'
 )
 
 
 def _name_cell(line: Line, pictures: Markup) -> SheetCell:
     item = line.item
+    if line.again:
+        return SheetCell(item.name, html=pictures + _LINK.format(item.url, item.name))
     marks = Markup("").join(
-        _MARKS.format(name, item.digits, str(line.marks == name).lower(), item.name, sign)
-        for name, sign in (("pin", "pin"), ("hide", "hide"))
+        _MARKS.format(name, item.digits, str(line.marks == name).lower(), item.name)
+        for name in ("pin", "hide")
     )
     html = _NAME.format(
         strip=pictures,
@@ -224,7 +220,7 @@ def _name_cell(line: Line, pictures: Markup) -> SheetCell:
     return SheetCell(item.name, html=html)
 
 
-def _scores_sheet(lines: list[Line]) -> Sheet | None:
+def _scores_sheet(site: Site, lines: list[Line]) -> Sheet | None:
     """Return the table of scores: a line per run and testbed."""
 
     def name(line: Line) -> SheetCell:
@@ -242,16 +238,8 @@ def _scores_sheet(lines: list[Line]) -> Sheet | None:
         if line.score is None:
             return SheetCell("")
         words = f"{count(line.score.tasks, 'task')}{', ' if line.facts else ''}{line.facts}"
-        return SheetCell(
-            line.score.name, html=_LINK.format(line.url, line.score.name) if line.url else "", below=words
-        )
-
-    def work(line: Line) -> SheetCell:
-        sign = line.item.sign
-        if sign is None or not sign.total:
-            return SheetCell("")
-        html = _SPARK.format(line.item.id, line.spark, line.item.id, sign.done, sign.total, sign.unit)
-        return SheetCell(f"{sign.done} of {sign.total}", html=html)
+        name = _LINK.format(line.url, line.score.name) if line.url else escape(line.score.name)
+        return SheetCell(line.score.name, html=name + _BELOW.format(words))
 
     columns = [
         Column("Run", name),
@@ -262,9 +250,28 @@ def _scores_sheet(lines: list[Line]) -> Sheet | None:
         Column("Best method", best),
         Column("Testbed", bed),
     ]
-    if any(line.item.sign is not None for line in lines):
-        columns.append(Column("Progress", work))
-    return make_sheet(columns, lines, style="results home", aria="Scores of runs") if lines else None
+    columns += _progress(site, lines)
+    return make_sheet(columns, lines, style="home runs", aria="Scores of runs") if lines else None
+
+
+def _progress(site: Site, lines: list[Line]) -> list[Column]:
+    """Return a column that shows how far work is; none where nothing works."""
+
+    def work(line: Line) -> SheetCell:
+        sign = line.item.sign
+        if sign is None or not sign.total or line.again:
+            return SheetCell("")
+        points = site.scores.spark(line.item)
+        html = _SPARK.format(line.item.id, points, sign.done, sign.total, sign.unit)
+        silent = (
+            f"no sign of life for {ago(sign.age).removesuffix(' ago')}"
+            if line.item.state == "stalled"
+            else ""
+        )
+        note = silent or (sign.note if line.item.state == "stopped" else "")
+        return SheetCell(f"{sign.done} of {sign.total}", html=html + _BELOW.format(note))
+
+    return [Column("Progress", work)] if any(line.item.sign is not None for line in lines) else []
 
 
 _FORGET = Markup(
@@ -280,19 +287,23 @@ def _items_sheet(site: Site, lines: list[Line]) -> Sheet | None:
         seen = line.item.kind in ("dataset", "testbed") and not line.item.problem
         return _name_cell(line, _STRIP.format(line.item.url, line.item.url) if seen else Markup(""))
 
+    def forget(line: Line) -> SheetCell:
+        html = _FORGET.format(line.item.url, site.csrf, line.item.name)
+        return SheetCell("", html=html if _forgettable(line) else "")
+
     columns = [
         Column("Name", name),
         Column("Kind", lambda line: SheetCell(line.item.kind, look="tag")),
         Column("About", lambda line: SheetCell(line.facts)),
     ]
-    if site.csrf and any(line.item.kind == "dataset" and line.item.name != "toybox" for line in lines):
-        columns.append(
-            Column(
-                "Forget",
-                lambda line: SheetCell("", html=_FORGET.format(line.item.url, site.csrf, line.item.name)),
-            )
-        )
-    return make_sheet(columns, lines, style="results home", aria="Items") if lines else None
+    columns += _progress(site, lines)
+    if site.csrf and any(map(_forgettable, lines)):
+        columns.append(Column("Forget", forget))
+    return make_sheet(columns, lines, style="home", aria="Items") if lines else None
+
+
+def _forgettable(line: Line) -> bool:
+    return line.item.kind == "dataset" and line.item.name != "toybox"
 
 
 def _age(item: Item, now: float) -> float:
@@ -312,14 +323,8 @@ def _facts(item: Item) -> list[str]:
     facts = item.facts
     if item.problem:
         return [item.problem]
-    if item.kind == "run":
-        beds = [str(bed["name"]) for bed in facts["testbeds"].values()]
-        parts = [count(len(beds), "testbed"), count(len(facts["backbones"]), "backbone")]
-        parts += [count(len(facts["methods"]), "method")]
-        return [*parts, ", ".join(beds[:3]) + ("…" if len(beds) > 3 else "")]
     if item.kind == "testbed":
-        sampler = re.sub(r"\([^()]*\)", "", str(facts["sampler"]))  # its settings stand on its page
-        return [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), sampler]
+        return [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), brief_sampler(item)]
     if item.kind == "training":
         settings = facts.get("settings", {})
         return [str(settings[key])[:80] for key in ("algorithm", "network", "dataset") if settings.get(key)]

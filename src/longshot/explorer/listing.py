@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -82,6 +83,7 @@ def address(path: str, parameters: Sequence[tuple[str, str]]) -> str:
     return f"{path}?{text}" if text else path
 
 
+@lru_cache(4_096)  # every link of a page carries the same state
 def _quoted(text: str) -> str:
     return quote(text.encode("utf-8", "replace"), safe="/:,@.-*() ").replace(" ", "+")
 
@@ -104,11 +106,16 @@ class ListPage:
     state: ListState
     columns: list[Column]
     rows: list[dict[str, Any]]
-    total: int  # after the filter
+    every: Ints  # rows of the table that the filter leaves, in order
     first: int
     last: int
     pages: int
     problem: str
+
+    @property
+    def total(self) -> int:
+        """Count the rows that the filter leaves."""
+        return len(self.every)
 
     @property
     def previous(self) -> str | None:
@@ -195,7 +202,7 @@ def make_page(
         state=replace(state, page=page),
         columns=columns,
         rows=taken.to_pylist(),
-        total=len(rows),
+        every=rows,
         first=start + 1 if len(rows) else 0,
         last=start + len(shown),
         pages=pages,
@@ -243,9 +250,10 @@ def cell_text(value: Any, name: str = "") -> str:
         return f"{value:,}"
     if value != value:
         return "–"
-    if is_share(name):
-        return f"{100 * value:.1f}"
-    return f"{value:,.2f}".rstrip("0").rstrip(".") if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"
+    text = f"{100 * value:.1f}" if is_share(name) else f"{value:,.2f}".rstrip("0").rstrip(".")
+    if not is_share(name) and 0 < abs(value) < 0.01:
+        text = f"{value:.2g}"
+    return text.replace("-", "−")
 
 
 def is_share(name: str) -> bool:

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.responses import JSONResponse, Response
 
-from longshot.base import Bools, Floats, Ints, UserError, in_words
-from longshot.data import class_labels
+from longshot.base import Bools, Floats, Ints, UserError, count, in_words
 from longshot.explorer.caches import LruCache
 from longshot.explorer.dataset_views import dataset_frame, open_item
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address
 from longshot.explorer.query_answers import feature_files, networks_of
 from longshot.explorer.site import NotThere, Page, Site, made
-from longshot.reports import Section, class_names
+from longshot.explorer.sprites import class_titles
+from longshot.reports import Section
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -29,6 +29,7 @@ LAYOUTS = ("components", "neighbours")
 _GROUPS = 11  # of a colour, besides what is none of them
 _RUNS = 4  # whose mistakes are offered as colours
 _CORNERS = 40  # of what is circled
+_LINKED = 300  # tasks that an address names
 _open = LruCache(3)
 
 
@@ -150,7 +151,7 @@ def _grouped(
 ) -> tuple[list[str], Ints]:
     """Return the names of groups and the group of every image, the last for all others; [N]."""
     if colour == "class":
-        shown = class_names(dataset.class_ids, class_labels(dataset))
+        shown = list(class_titles(dataset).values())
         sizes = np.asarray(dataset.sizes)
         order = np.argsort(-sizes, kind="stable")[:_GROUPS]
         if class_id in dataset.class_ids:
@@ -265,8 +266,8 @@ def circled(site: Site, item: Item, dataset: Dataset, query: Mapping[str, Any]) 
     return inside
 
 
-def tasks_using(site: Site, item: Item, dataset: Dataset, rows: Ints) -> list[tuple[str, str, int]]:
-    """List testbeds with tasks that use some of these images: name, address of those tasks, their number."""
+def tasks_using(site: Site, item: Item, dataset: Dataset, rows: Ints) -> list[tuple[str, str]]:
+    """List testbeds with tasks that use some of these images: in words, and the address of those tasks."""
     keys = set(dataset.keys.take(pa.array(rows)).to_pylist())
     listed = []
     beds = [each for each in site.library.items() if each.kind == "testbed" and not each.problem]
@@ -283,6 +284,8 @@ def tasks_using(site: Site, item: Item, dataset: Dataset, rows: Ints) -> list[tu
             np.logical_or.at(used, column.owners, held[column.values])
         numbers = np.flatnonzero(used)
         if len(numbers):
-            rule = f"task in ({', '.join(map(str, numbers[:300]))})"
-            listed.append((bed.name, address(f"{bed.url}/tasks", [("where", rule)]), len(numbers)))
+            rule = f"task in ({', '.join(map(str, numbers[:_LINKED]))})"
+            first = f"the first {_LINKED} of " if len(numbers) > _LINKED else ""
+            words = f"{first}{count(len(numbers), 'task')} of {bed.name}"
+            listed.append((words, address(f"{bed.url}/tasks", [("where", rule)])))
     return listed

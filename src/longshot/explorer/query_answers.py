@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from longshot.base import Bools, Floats, Ints, Ragged, UserError, cache_places
 from longshot.evaluation import count_confusions, numbered_classes
 from longshot.explorer.caches import CachedTestbed, LruCache, rows_of
-from longshot.explorer.listing import address
+from longshot.explorer.library import Item
 from longshot.explorer.run_index import BedIndex
 from longshot.explorer.site import Site
-from longshot.explorer.sprites import sprite_of, tile_page
-from longshot.reports import class_names
+from longshot.explorer.sprites import query_gallery
 from longshot.tasks import Testbed
 
 if TYPE_CHECKING:
@@ -210,35 +209,23 @@ def task_similarity(
 
 def nearest_support(
     site: Site,
+    item: Item,
     cached: CachedTestbed,
     task: Task,
     position: int,
     every: Sequence[Candidate],
-    base: str,
-    carried: list[tuple[str, str]],
-) -> tuple[list[dict[str, Any]], str]:
-    """Find the support images nearest to a query by the features of a series; or tell why there are none."""
-    names = class_names(task.classes, task.labels)
+    carried: Any,
+) -> tuple[dict[str, Any], str]:
+    """Arrange the support images nearest to a query by the features of a series; or tell why there are none."""
     measured = task_similarity(site, cached, task, every)
     if measured is None:
-        return [], (
+        return {"tiles": []}, (
             "The cache holds no features of a backbone that was evaluated here, so the nearest support is not known."
         )
     similar, backbone = measured[0][position], measured[1]
-    pages = [tile_page(task, number) for number in range(1, tile_page(task, 1).pages + 1)]
-    lies = {tile.position: (tiles, tile) for tiles in pages for tile in tiles.tiles if tile.part == "support"}
-    near = [
-        {
-            "style": lies[int(index)][1].style if int(index) in lies else "",
-            "sprite": sprite_of(base.removesuffix("/support"), cached, task, lies[int(index)][0])
-            if int(index) in lies
-            else "",
-            "key": task.support[int(index)],
-            "name": names[int(task.support_label[index])],
-            "same": int(task.support_label[index]) == int(task.query_label[position]),
-            "similar": float(similar[index]),
-            "url": address(f"{base}/{int(index)}", carried),
-        }
-        for index in np.argsort(-similar, kind="stable")[:8]
-    ]
-    return near, f"By the cosine of {backbone}'s features."
+    nearest = np.argsort(-similar, kind="stable")[:8].tolist()
+    gallery = query_gallery(item, cached, [(task.index, f"s{at}") for at in nearest], carried)
+    for tile, at in zip(gallery["tiles"], nearest, strict=True):
+        tile["same"] = int(task.support_label[at]) == int(task.query_label[position])
+        tile["similar"] = float(similar[at])
+    return gallery, f"By the cosine of {backbone}'s features."

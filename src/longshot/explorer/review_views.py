@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hmac
 import threading
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -13,38 +14,84 @@ from starlette.responses import RedirectResponse, Response
 
 from longshot.audit import decide_images, read_decisions, review_file, undo_decisions
 from longshot.base import UserError, in_words
-from longshot.data import class_labels, registry
-from longshot.explorer.dataset_views import dataset_frame, open_item
+from longshot.data import registry
+from longshot.explorer.dataset_views import LOOKING, dataset_frame, open_item, page_of, pager_of
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address
 from longshot.explorer.map_views import suspects_job
 from longshot.explorer.query_answers import networks_of
-from longshot.explorer.site import NotThere, Page, Site, made
-from longshot.explorer.sprites import image_gallery
-from longshot.reports import Section, class_names
+from longshot.explorer.site import Instead, NotThere, Page, Site, made
+from longshot.explorer.sprites import SHOWN, class_titles, image_gallery
+from longshot.reports import Section
+
+if TYPE_CHECKING:
+    from longshot.data import Dataset
 
 _BODY = 8_192  # bytes of a form
 _deciding = threading.Lock()  # from the look at a decision to the next
 _BESIDE = 6  # pictures of each class that stand beside the doubtful one
 
 
-def dataset_review(site: Site, item: Item, query: Any, notice: str = "") -> Page:
-    """Show one doubtful image beside others of its class and of the class that it looks like."""
+def _judged(
+    site: Site, item: Item, query: Any, here: str, heading: str
+) -> tuple[Dataset, list[tuple[str, str, bool]], str, list[dict[str, Any]], str]:
+    """Return the dataset, the networks as choices, the chosen one, the images that it doubts, and how it judges."""
     dataset = open_item(site, item)
+    frame = partial(dataset_frame, item, dataset, here)
     networks = networks_of(dataset.fingerprint)
     if not networks:
-        sentence = in_words(
-            "The cache holds no features of this dataset, so nothing is doubted; {embed()} makes some."
+        sentence = (
+            "The cache holds no features of this dataset, so nothing judges its labels; {embed()} makes some."
         )
-        return dataset_frame(item, dataset, "review", [made("review", "Review", sentence)])
+        raise Instead(frame([made(here, heading, in_words(sentence))]))
     network = str(query.get("network", "")) if query.get("network") in networks else networks[0]
-    judged = site.plot_worker.sections(suspects_job(item, dataset, network))
-    if judged is None or judged[0]["problem"]:
-        waiting = "The images are still being looked at. This page is loaded again when it is done."
-        return dataset_frame(
-            item, dataset, "review", [made("review", "Review", judged[0]["problem"] if judged else waiting)]
-        )
-    doubted = {row["row"]: row for row in judged[0]["rows"]}
+    judged = site.worked(suspects_job(item, dataset, network), heading, LOOKING, frame)[0]
+    choices = [
+        (name, address(f"{item.url}/{here}", [("network", name)]), name == network) for name in networks
+    ]
+    return dataset, choices, network, judged["rows"], judged["heading"]
+
+
+def _why(row: dict[str, Any], names: dict[str, str]) -> str:
+    rival = row.get("rival")
+    return f"looks like {names.get(rival, rival)}, {row['odds']:,.0f} to 1" if rival else str(row["why"])
+
+
+def dataset_suspects(site: Site, item: Item, query: Any) -> Page:
+    """Show images whose label looks wrong by the features of one network, which is named."""
+    heading = "Suspected labels"
+    dataset, choices, network, rows, note = _judged(site, item, query, "suspects", heading)
+    class_id = str(query.get("class", ""))[:500]
+    decisions = read_decisions(dataset)  # nobody doubts what a person keeps
+    keys = {row["row"]: str(dataset.keys[row["row"]].as_py()) for row in rows}
+    listed = [
+        row for row in rows if class_id in ("", row["class"]) and decisions.get(keys[row["row"]]) != "keep"
+    ]
+    page, start = page_of(query, len(listed), SHOWN)
+    shown = listed[start : start + SHOWN]
+    gallery = image_gallery(item, dataset, [int(row["row"]) for row in shown])
+    names = class_titles(dataset)
+    for tile, row in zip(gallery["tiles"], shown, strict=True):
+        tile["caption"] = _why(row, names)
+
+    def link(**changes: Any) -> str:
+        facts = {"network": network, "class": class_id, **changes}
+        return address(f"{item.url}/suspects", [(key, str(value)) for key, value in facts.items() if value])
+
+    context = {
+        **gallery,
+        "choices": choices,
+        **pager_of(link, page, start, len(shown), len(listed), "suspected images"),
+        "empty": f"{network} suspects none of {len(dataset):,} images{' in this class' if class_id else ''}.",
+        "note": note,
+    }
+    return dataset_frame(item, dataset, "suspects", [Section("suspects", heading, context, "gallery")])
+
+
+def dataset_review(site: Site, item: Item, query: Any, notice: str = "") -> Page:
+    """Show one doubtful image beside others of its class and of the class that it looks like."""
+    dataset, networks, network, judged, _ = _judged(site, item, query, "review", "Review")
+    doubted = {row["row"]: row for row in judged}
     rows, decisions = list(doubted), read_decisions(dataset)
     keys = [str(dataset.keys[row].as_py()) for row in rows]
     is_open = [number for number, key in enumerate(keys) if key not in decisions]
@@ -57,9 +104,7 @@ def dataset_review(site: Site, item: Item, query: Any, notice: str = "") -> Page
         return address(f"{item.url}/review", [("network", network), ("row", str(rows[at]))])
 
     context: dict[str, Any] = {
-        "networks": [
-            (name, address(f"{item.url}/review", [("network", name)]), name == network) for name in networks
-        ],
+        "networks": networks,
         "total": len(rows),
         "open": len(is_open),
         "file": review_file(dataset).name,
@@ -72,8 +117,7 @@ def dataset_review(site: Site, item: Item, query: Any, notice: str = "") -> Page
     if not rows:
         return page
     row = doubted[rows[number]]
-    labels = class_names(dataset.class_ids, class_labels(dataset))
-    names = dict(zip(dataset.class_ids, labels, strict=True))
+    names = class_titles(dataset)
     for class_id in filter(None, (row["class"], row.get("rival"))):
         own = np.arange(len(dataset))[dataset.rows(dataset.class_index(class_id))]
         clean = own[~np.isin(own, rows)][:: max(1, len(own) // _BESIDE)][:_BESIDE]
@@ -84,9 +128,7 @@ def dataset_review(site: Site, item: Item, query: Any, notice: str = "") -> Page
         "key": keys[number],
         "large": f"{item.url}/image-{rows[number]}.jpg",
         "class_name": names[row["class"]],
-        "why": f"looks like {names[row['rival']]}, {row['odds']:,.0f} to 1"
-        if row.get("rival")
-        else row["why"],
+        "why": _why(row, names),
         "place": number + 1,
         "decision": decisions.get(keys[number], ""),
         "csrf": site.csrf,

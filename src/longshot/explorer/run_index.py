@@ -67,6 +67,15 @@ class BedIndex:
         values: Floats = self.table[self.series[series].column].to_numpy()
         return values
 
+    def mean(self, series: int) -> float:
+        """Return the mean accuracy of a series, −1 without a result."""
+        values = self.accuracies(series)
+        return float(np.nanmean(values)) if np.isfinite(values).any() else -1.0
+
+    def answered(self) -> list[int]:
+        """List the series whose answers are on record."""
+        return [number for number in range(len(self.series)) if self.answers(number) is not None]
+
 
 class RunIndex:
     """All testbeds of a run."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from longshot.base import count
 from longshot.explorer.library import Item
@@ -57,17 +56,15 @@ def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[
         else ["results", "provenance"]  # these every run has
     )
     views = {"Overview": "", "Tasks": "tasks"} | ({"Plots": "plot"} if index.rows else {})
-    if any(bed.answers(0) is not None for bed in index.beds() if bed.series):
+    if any(bed.answered() and site.testbed_item(bed.hash) for bed in index.beds()):
         views |= {"Classes": "classes", "Confusions": "confusion"}
     tabs = tabs_of(run.url, here, views)
-    if any(len(bed.series) > 1 for bed in index.beds()):
+    if any(len(bed.series) > 1 and site.testbed_item(bed.hash) for bed in index.beds()):
         tabs += [("Compare", address("/compare", [("run", run.id)]), False)]
     tabs += tabs_of(f"{run.url}/report", here, {_HEADINGS.get(name, name): name for name in names})
     notices = list(dict.fromkeys(index.notes))[:3]
     if len(index.notes) > 3:
         notices.append(f"{len(index.notes) - 3} more files of this run are damaged.")
-    if not here:  # where the marks stand that it explains
-        notices += [f"{note}." for _, note in index.leaks.values()]
     facts = run.facts
     return Page(
         run.name,
@@ -128,13 +125,9 @@ def choose_series(bed: BedIndex, text: str) -> int:
             return position
     if text:
         raise NotThere(f"There is no series '{text[:80]}' on this testbed.")
-    means = [
-        float(np.nanmean(values)) if np.isfinite(values := bed.accuracies(position)).any() else -1.0
-        for position in range(len(bed.series))
-    ]
-    if not means:
+    if not bed.series:
         raise NotThere("This testbed has no results yet.")
-    return int(np.argmax(means))
+    return max(range(len(bed.series)), key=bed.mean)
 
 
 def default_columns(bed: BedIndex) -> list[str]:
@@ -171,7 +164,7 @@ def run_tasks(site: Site, run: Item, query: Any) -> Page:
     carried = [("run", run.id), *state.parameters(page=1, fixed=chosen, columns=())]
     link = task_link(f"{item.url}/task" if item else None, carried)
     example = f"way >= 5 and {bed.series[0].column} < 0.4" if bed.series else "way >= 5"
-    context = list_context(listed, link, example, download_links(state, bool(item)))
+    context = list_context(listed, link, example, item, file=f"{run.name}-{bed.name}")
     context |= {"beds": bed_links(state.path, index, bed), "series": bed.series}
     context |= pictured_context(site, item, listed, carried, bed, pictured)
     page = run_frame(
@@ -188,9 +181,16 @@ def bed_links(path: str, index: RunIndex, shown: BedIndex) -> list[tuple[str, st
 
 
 def list_context(
-    listed: ListPage, link: Any, example: str, downloads: Sequence[tuple[str, str]], noun: str = "tasks"
+    listed: ListPage, link: Any, example: str, item: Item | None = None, noun: str = "tasks", file: str = ""
 ) -> dict[str, Any]:
-    """Collect what the template of a list takes: links of cells, an example of a filter, downloads."""
+    """Collect what the template of a list takes: links of cells, an example of a filter, files.
+
+    ``item`` is the testbed that a part of is a file too, ``file`` how files are called if not as the page.
+    """
+    kinds = [("CSV", "csv"), ("Parquet", "parquet")] + (
+        [("testbed of these tasks", "testbed")] if item else []
+    )
+    state = listed.state
     return {
         "list": listed,
         "noun": noun,
@@ -198,7 +198,11 @@ def list_context(
         "beds": [],
         "share": is_share,
         "example": example,
-        "downloads": downloads,
+        "testbed": item,
+        "file": file,
+        "downloads": [
+            (name, address(state.path, [*state.parameters(page=1), ("as", kind)])) for name, kind in kinds
+        ],
         "series": [],
         "pictures": None,
         "views": [],
@@ -229,32 +233,22 @@ def pictured_context(
     }
 
 
-def download_links(state: ListState, testbed: bool) -> list[tuple[str, str]]:
-    """List the addresses of a list as a file."""
-    kinds = [("CSV", "csv"), ("Parquet", "parquet")]
-    kinds += [("testbed of these tasks", "testbed")] if testbed else []
-    return [(name, address(state.path, [*state.parameters(page=1), ("as", kind)])) for name, kind in kinds]
-
-
 def run_section(site: Site, run: Item, name: str, query: Any) -> Page:
     """Show one section of the run's report; ``part`` counts from 1 where its plots need several pages."""
     index = site.index(run)
     if name not in _HEADINGS:
         raise NotThere(f"The report of a run has no section '{name[:40]}'.")
-    drawn_plots = site.plot_worker.sections(run_job(run, index))
-    if drawn_plots is None:
-        waiting = "The plots of this run are still being drawn. This page is loaded again when it is done."
-        return run_frame(site, run, index, name, [made("waiting", "Being drawn", waiting)])
-    problem = next((each["problem"] for each in drawn_plots if each["problem"]), "")
+    frame = partial(run_frame, site, run, index, name)
+    waiting = "The plots of this run are still being drawn."
+    drawn_plots = site.worked(run_job(run, index), _HEADINGS[name], waiting, frame)
     parts = [each for each in drawn_plots if each["name"] == name]
-    if not parts and not problem:
+    if not parts:
         raise NotThere(f"The report of this run has no section '{name[:40]}'.")
-    number = min(max(1, page_number(query, "part")), max(1, len(parts)))
-    section = parts[number - 1] if parts else {"heading": "Report"}
-    shown = made(name, section["heading"], problem, section)
+    number = min(page_number(query, "part"), len(parts))
+    shown = made(name, parts[number - 1]["heading"], "", parts[number - 1])
     if len(parts) > 1:
         shown.context["pages"] = [
             (f"part {each}", address(f"{run.url}/report/{name}", [("part", str(each))]), each == number)
             for each in range(1, len(parts) + 1)
         ]
-    return run_frame(site, run, index, name, [shown])
+    return frame([shown])

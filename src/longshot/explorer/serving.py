@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from longshot.base import PATH, UserError, verb_options
+from longshot.base import PLACE, UserError, is_url, verb_options
 from longshot.explorer.web_server import QUIET, RunningServer, in_url, is_loopback, listen, own_hosts
 
 if TYPE_CHECKING:
@@ -127,9 +127,9 @@ def serve(
 
     Parameters
     ----------
-    folders : path, Results, or list of those
+    folders : path, URL of a run, Results, or list of those
         Where to look for runs, testbeds, trainings, studies, suites and releases; the current folder unless
-        given. Links that lead out of a folder are not followed.
+        given. Links that lead out of a folder are not followed. A run at a URL is shown as it is at the start.
     host : str
         Address to listen on; others need ``token``. Any but this machine's own does.
     port : int, 1 to 65535
@@ -250,6 +250,10 @@ def _roots(sources: Sequence[Any]) -> tuple[list[Path], list[TemporaryDirectory[
     roots: list[Path] = []
     held: list[TemporaryDirectory[str]] = []
     for source in sources:
+        if is_url(source):
+            from longshot.evaluation import Results
+
+            source = Results(source)
         if not hasattr(source, "store"):
             path = Path(source)
             if not path.exists():
@@ -266,9 +270,9 @@ def _roots(sources: Sequence[Any]) -> tuple[list[Path], list[TemporaryDirectory[
 
 
 @click.command(short_help="Open every task, mistake and run in the browser.")
-@click.argument("folders", nargs=-1, type=PATH)
+@click.argument("folders", nargs=-1, type=PLACE)
 @verb_options("serve", without="framed")
-def serve_command(folders: tuple[Path, ...], **settings: Any) -> None:
+def serve_command(folders: tuple[str, ...], **settings: Any) -> None:
     """Show what lies under FOLDERS (the current one unless given) and the remembered datasets, live, until Ctrl-C.
 
     \b

@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -55,6 +55,14 @@ class Page:
     live: str = ""  # address to ask whether something changed
     keys: Mapping[str, str] = field(default_factory=dict)  # key → address
     steps: Sequence[tuple[str, str]] = ()  # (rel, address) of the neighbours, as links
+
+
+class Instead(Exception):
+    """A page that stands in for the one that was asked for."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__(page.title)
+        self.page = page
 
 
 class Site:
@@ -104,6 +112,18 @@ class Site:
         except (UserError, OSError, ValueError, KeyError) as error:
             reason = str(error) if isinstance(error, UserError) else "its files cannot be read."
             raise NotThere(f"The run {run.name} cannot be shown: {reason}") from error
+
+    def worked(
+        self, job: dict[str, Any], heading: str, work: str, frame: Callable[[list[Section]], Page]
+    ) -> list[dict[str, Any]]:
+        """Return what the worker makes of a job; Instead a page that says that ``work`` goes on, or why it is not."""
+        parts = self.plot_worker.sections(job)
+        problem = f"{work} This page is loaded again when it is done."
+        if parts is not None:
+            problem = next((each["problem"] for each in parts if each["problem"]), "")
+        if parts is None or problem:
+            raise Instead(frame([made("waiting", heading, problem)]))
+        return parts
 
     def testbed(self, item: Item) -> CachedTestbed:
         """Open the tasks of a testbed; another copy is taken where one is damaged."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.base import UserError
-from longshot.data import stamps_of
+from longshot.data import class_labels, stamps_of
 from longshot.explorer.caches import CachedTestbed, LruCache, rows_of
 from longshot.explorer.listing import address
 from longshot.explorer.picture_store import COLUMNS, TILE, ImageRequest, picture_address, sprite_style
@@ -246,13 +246,20 @@ def query_sprite(site: Site, params: dict[str, Any]) -> tuple[bytes, bool]:
     return data, lasting and vouched
 
 
+def class_titles(dataset: Dataset) -> dict[str, str]:
+    """Map the classes of a dataset to the names that pages show: no two are alike."""
+    return dict(zip(dataset.class_ids, class_names(dataset.class_ids, class_labels(dataset)), strict=True))
+
+
 def image_gallery(item: Item, dataset: Dataset, rows: Sequence[int]) -> dict[str, Any]:
-    """Arrange the tiles of images of a dataset."""
+    """Arrange the tiles of images of a dataset, each with its class."""
+    names = list(class_titles(dataset).values())
     tiles = [
         {
             "style": f"--x:{at % COLUMNS};--y:{at // COLUMNS}",
             "row": row,
             "key": str(dataset.keys[row].as_py()),
+            "name": names[int(dataset.labels[row])],
             "url": f"{item.url}/image/{row}",
         }
         for at, row in enumerate(rows)

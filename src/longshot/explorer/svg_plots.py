@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 
-from longshot.explorer.listing import cell_text, is_share
+from longshot.explorer.listing import cell_text
 
 _BARS_WIDTH, _ROW, _TEXT, _NUMBER = 340, 20, 120, 62
 
@@ -48,8 +49,8 @@ def bar_plot(bars: Sequence[Bar], title: str) -> str:
     return "".join([*parts, "</svg>"])
 
 
-_WIDTH, _HEIGHT = 720, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 14, 12, 44
+_WIDTH, _HEIGHT = 720, 426
+_LEFT, _RIGHT, _TOP, _BOTTOM = 92, 14, 12, 72
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,18 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str) -> str:
         parts.append(
             f'<path class="grid" d="M{_LEFT} {place_y(tick):.1f}H{_WIDTH - _RIGHT}"/>'
             f'<text x="{_LEFT - 8}" y="{place_y(tick) + 4:.1f}" text-anchor="end">'
-            f"{escape(cell_text(tick, ylabel))}</text>"
+            f"{cell_text(tick)}</text>"
         )
     for tick in x_ticks:
         parts.append(
             f'<text x="{place_x(tick):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">'
-            f"{escape(cell_text(tick, xlabel))}</text>"
+            f"{cell_text(tick)}</text>"
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(
-        f'<text class="label" x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(_named(xlabel))}</text>'
-        f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="14" text-anchor="middle" '
-        f'transform="rotate(-90)">{escape(_named(ylabel))}</text>'
+        f'<text class="label" x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(xlabel)}</text>'
+        f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="20" text-anchor="middle" '
+        f'transform="rotate(-90)">{escape(ylabel)}</text>'
     )
     for point in points:
         centre = f'cx="{place_x(point.x):.1f}" cy="{place_y(point.y):.1f}"'
@@ -104,10 +105,6 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str) -> str:
             else f'<circle {centre} r="4"><title>{words}</title></circle>'
         )
     return "".join([*parts, "</svg>"])
-
-
-def _named(name: str) -> str:
-    return f"{name} (%)" if is_share(name) else name
 
 
 def _axis(values: Sequence[float]) -> tuple[float, float, list[float]]:
@@ -135,7 +132,7 @@ class Dot:
     url: str = ""
 
 
-_DOTS_WIDTH, _DOTS_LEFT = 720, 210
+_DOTS_WIDTH, _DOTS_LEFT = 460, 200
 
 
 def dot_plot(dots: Sequence[Dot], label: str) -> str:
@@ -153,7 +150,7 @@ def dot_plot(dots: Sequence[Dot], label: str) -> str:
         f'<svg class="plot scatter dots" role="group" viewBox="0 0 {_DOTS_WIDTH} {height}" '
         f'xmlns="http://www.w3.org/2000/svg" aria-label="{escape(label)} of each class">'
     ]
-    for tick in (0, 0.25, 0.5, 0.75, 1):
+    for tick in (0, 0.5, 1):
         parts.append(
             f'<path class="grid" d="M{place(tick):.1f} 4V{height - 28}"/>'
             f'<text x="{place(tick):.1f}" y="{height - 10}" text-anchor="middle">{100 * tick:.0f} %</text>'
@@ -166,7 +163,7 @@ def dot_plot(dots: Sequence[Dot], label: str) -> str:
         reach = (
             "" if dot.low is None or dot.high is None else f"M{place(dot.low):.1f} {y}H{place(dot.high):.1f}"
         )
-        shown = dot.label if len(dot.label) <= 30 else f"{dot.label[:29]}…"
+        shown = dot.label if len(dot.label) <= 22 else f"{dot.label[:21]}…"
         row = (
             f'<text x="{_DOTS_LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(shown)}</text>'
             f'<path class="reach" d="{reach}"/>'
@@ -178,13 +175,24 @@ def dot_plot(dots: Sequence[Dot], label: str) -> str:
     return "".join([*parts, "</svg>"])
 
 
+class Step(NamedTuple):
+    """A point of a curve: place, share with its interval, where a click on it leads, and what it is."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    url: str
+    name: str
+
+
 @dataclass(frozen=True)
 class Curve:
-    """A line of a ladder: (place, share, low, high, address) of each step, in the colour of its series."""
+    """A line of a ladder, in the colour of its series."""
 
     label: str
     colour: str
-    steps: Sequence[tuple[float, float, float | None, float | None, str]]
+    steps: Sequence[Step]
 
 
 def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
@@ -208,26 +216,28 @@ def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
         )
     for number, name in enumerate(names or ("0 %", "25 %", "50 %", "75 %", "100 %")):
         at = number if names else number / 4
-        shown = name if len(name) <= 20 else f"{name[:19]}…"
-        parts.append(
-            f'<text x="{place_x(at):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{escape(shown)}</text>'
-        )
+        # Long names stand in two rows, and are cut where the phone's larger letters would meet.
+        room = int(2 * (_WIDTH - _LEFT - _RIGHT - 60) / max(1, len(names) - 1) / 12)
+        shown = name if len(name) <= max(4, room) else f"{name[: max(3, room - 1)]}…"
+        row = _HEIGHT - _BOTTOM + 26 + 18 * (number % 2 if len(names) > 2 else 0)
+        x, anchor = (_WIDTH - 4, "end") if number and number == len(names) - 1 else (place_x(at), "middle")
+        parts.append(f'<text x="{x:.1f}" y="{row}" text-anchor="{anchor}">{escape(shown)}</text>')
     parts.append(
         f'<text class="label" x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(xlabel)}</text>'
-        f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="14" text-anchor="middle" '
+        f'<text class="label" x="{-(_TOP + _HEIGHT - _BOTTOM) / 2}" y="20" text-anchor="middle" '
         f'transform="rotate(-90)">accuracy (%)</text>'
     )
     for curve in curves:
-        line = "L".join(f"{place_x(x):.1f} {place_y(y):.1f}" for x, y, *_ in curve.steps)
+        line = "L".join(f"{place_x(step.x):.1f} {place_y(step.y):.1f}" for step in curve.steps)
         parts.append(f'<path fill="none" stroke="{curve.colour}" stroke-width="2" d="M{line}"/>')
-        for x, y, low, high, url in curve.steps if names else ():
+        for x, y, low, high, url, name in curve.steps:
             if low is not None and high is not None:
                 reach = f"M{place_x(x):.1f} {place_y(low):.1f}V{place_y(high):.1f}"
                 parts.append(f'<path fill="none" stroke="{curve.colour}" stroke-width="1.5" d="{reach}"/>')
-            words = f"{curve.label}, {names[int(x)]}: {100 * y:.1f} %"
+            words = f"{curve.label}, {name}: {100 * y:.1f} %"
             dot = (
-                f'<circle cx="{place_x(x):.1f}" cy="{place_y(y):.1f}" r="5" style="fill:{curve.colour};fill-opacity:1">'
-                f"<title>{escape(words)}</title></circle>"
+                f'<circle cx="{place_x(x):.1f}" cy="{place_y(y):.1f}" r="{5 if names else 3.5}" '
+                f'style="fill:{curve.colour};fill-opacity:1"><title>{escape(words)}</title></circle>'
             )
             parts.append(f'<a href="{escape(url)}" aria-label="{escape(words)}">{dot}</a>' if url else dot)
     return "".join([*parts, "</svg>"])

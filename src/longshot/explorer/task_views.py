@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 CARRIED = ("run", "lead", *CHOSEN_BY, "where", "sort", "view")  # of the list that a task was opened from
+_MEASURED = ("coarsity", "difficulty", "accuracy_before", "accuracy_after")  # that stand above a task
 _NEAREST = 3  # supports that are shown with a query
 _MARKED_SERIES = 4  # whose marks stand under each query
 _RUNS = 6  # that are looked at where none is named
@@ -112,11 +113,12 @@ def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sectio
         count(len(task.query), "query", "queries"),
         task.dataset,
     ]
+    measured = {name: task.measured.get(name) for name in _MEASURED}
     facts += [
-        f"{name} {cell_text(value, name)}"
-        for name, value in task.measured.items()
+        f"{name.replace('_', ' ')} {cell_text(value, name)}"
+        for name, value in measured.items()
         if isinstance(value, int | float)
-    ][:6]
+    ]
     facts.append(f"{position:,} of {total:,} in this list" if position else "not in this list")
     crumbs = [("Explorer", "/"), (item.name, item.url), ("tasks", back)]
     steps = [
@@ -177,9 +179,10 @@ def _context(
                 }
                 for index, each in enumerate(marked)
             ]
-            answer = "; ".join(
-                f"{each.series.label}: {names[each.predicted[tile.position]]}" for each in wrong[:6]
-            )
+            takers: dict[str, list[str]] = {}  # by the class that they took it for
+            for each in wrong[:6]:
+                takers.setdefault(names[each.predicted[tile.position]], []).append(each.series.label)
+            answer = "; ".join(f"{name} by {', '.join(labels)}" for name, labels in takers.items())
             shown.append(
                 {
                     "tile": tile,
@@ -298,7 +301,7 @@ def task_image(site: Site, item: Item, number: int, part: str, position: int, qu
     carried = [(key, str(query[key])) for key in CARRIED if query.get(key)]
     base = f"{item.url}/task/{task.index}"
     rows: list[dict[str, Any]] = []
-    near: list[dict[str, Any]] = []
+    near: dict[str, Any] = {"tiles": []}
     note = ""
     if part == "query":
         every, _ = task_answers(site, cached, item.facts["hash"], task, str(query.get("run", "")))
@@ -317,7 +320,7 @@ def task_image(site: Site, item: Item, number: int, part: str, position: int, qu
                     else sorted(zip(own.tolist(), names, strict=True), reverse=True)[:8],
                 }
             )
-        near, note = nearest_support(site, cached, task, position, every, f"{base}/support", carried)
+        near, note = nearest_support(site, item, cached, task, position, every, carried)
     context: dict[str, Any] = {
         "part": part,
         "key": keys[position],
@@ -329,17 +332,15 @@ def task_image(site: Site, item: Item, number: int, part: str, position: int, qu
         "large": f"{base}/{part}-{position}-{item.facts['hash'][:10]}.jpg",
         "side": LARGE,
         "back": address(base, carried),
-        "sides": [
-            (text, address(f"{base}/{part}/{other}", carried))
-            for text, other in (("previous", position - 1), ("next", position + 1))
-            if 0 <= other < len(keys)
-        ],
     }
     section = Section("image", f"{part.capitalize()} image", context, "task_image")
     page = task_frame(site, item, task, query, "image", [section])
-    arrows = {"previous": "ArrowLeft", "next": "ArrowRight"}
-    page.keys = {"Escape": context["back"]} | {arrows[text]: url for text, url in context["sides"]}
-    page.steps = [({"previous": "prev"}.get(text, text), url) for text, url in context["sides"]]
+    sides = (("prev", "ArrowLeft", position - 1), ("next", "ArrowRight", position + 1))
+    inside = [
+        (rel, key, address(f"{base}/{part}/{at}", carried)) for rel, key, at in sides if 0 <= at < len(keys)
+    ]
+    page.keys = {"Escape": context["back"]} | {key: url for _, key, url in inside}
+    page.steps = [(rel, url) for rel, _, url in inside]
     page.title = f"Task {task.index:,}, {part} {position}"
     return page
 

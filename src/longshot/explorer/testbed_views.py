@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,13 @@ from longshot.explorer.caches import LruCache
 from longshot.explorer.dataset_views import tree_context
 from longshot.explorer.library import Item
 from longshot.explorer.listing import DEFAULT_COLUMNS, MOST_ROWS, ListState, address, make_page, task_link
-from longshot.explorer.run_views import download_links, list_context, pictured_context
+from longshot.explorer.run_views import list_context, pictured_context
 from longshot.explorer.site import Page, Site, crumbs_of, made, tabs_of
 from longshot.explorer.task_rows import CHOSEN_BY, PICTURED, task_table
 from longshot.reports import Section, class_names
 from longshot.tasks import Testbed
 
-_RUNS = 20  # that are named
+_RUNS, _PEEKS = 20, 5  # runs that are named, tasks in pictures
 
 
 def testbed_frame(site: Site, item: Item, here: str, sections: list[Section]) -> Page:
@@ -58,9 +60,19 @@ def testbed_overview(site: Site, item: Item) -> Page:
             }
             for each in balance
         ],
-        "siblings": siblings(site, item),
+        "siblings": [(each, brief_sampler(each)) for each in siblings(site, item)],
     }
-    return testbed_frame(site, item, "", [Section("origin", "How it was drawn", context, "testbed_overview")])
+    peeks = {"url": item.url, "peeks": range(min(_PEEKS, len(testbed)))}
+    sections = [
+        Section("peeks", "Its first tasks", peeks),
+        Section("origin", "How it was drawn", context, "testbed_overview"),
+    ]
+    return testbed_frame(site, item, "", sections)
+
+
+def brief_sampler(item: Item) -> str:
+    """Say how a testbed was drawn, without the settings, which its page has."""
+    return ", ".join(re.findall(r"\b(?:shape|classes|instances) [\w-]+", str(item.facts["sampler"])))
 
 
 def _ends(counts: dict[str, int]) -> list[tuple[str, int]]:
@@ -112,7 +124,7 @@ def testbed_tasks(site: Site, item: Item, query: Any) -> Page:
     carried = state.parameters(page=1, columns=())
     link = task_link(f"{item.url}/task", carried)
     example = "way >= 5 and coarsity < 10" if "coarsity" in table.column_names else "way >= 5"
-    context = list_context(listed, link, example, download_links(state, True))
+    context = list_context(listed, link, example, item)
     context |= pictured_context(site, item, listed, carried, None, pictured)
     return testbed_frame(site, item, "tasks", [Section("tasks", "Tasks", context, "task_list")])
 
@@ -120,17 +132,15 @@ def testbed_tasks(site: Site, item: Item, query: Any) -> Page:
 def testbed_plots(site: Site, item: Item) -> Page:
     """Show the histograms of the testbed's own page."""
     job = {"kind": "testbed", "path": str(item.path), "hash": item.facts["hash"]}
-    drawn_plots = site.plot_worker.sections(job)
-    if drawn_plots is None:
-        problem = "The plots are still being drawn. This page is loaded again when it is done."
-        return testbed_frame(site, item, "plots", [made("waiting", "Being drawn", problem)])
-    sections = [made(each["name"], each["heading"], each["problem"], each) for each in drawn_plots]
-    return testbed_frame(site, item, "plots", sections)
+    frame = partial(testbed_frame, site, item, "plots")
+    drawn_plots = site.worked(job, "Being drawn", "The plots are still being drawn.", frame)
+    own = [each for each in drawn_plots if each["name"] != "origin"]  # which the first page has
+    sections = [made(each["name"], each["heading"], each["problem"], each) for each in own]
+    return frame(sections)
 
 
 _counted_classes = LruCache()
 _BRANCHES = 90  # beside the list
-COLUMNS = ("class", "name", "tasks", "support", "queries")
 
 
 def classes_table(testbed: Testbed) -> pa.Table:
@@ -167,15 +177,16 @@ def testbed_classes(site: Site, item: Item, query: Any) -> Page:
     testbed = site.testbed(item).testbed
     table = classes_table(testbed)
     state = ListState.read(f"{item.url}/classes", query)
-    several = len(testbed.datasets) > 1
-    defaults = [name for name in (*COLUMNS, *(("dataset",) if several else ())) if name != "class"]
-    listed = make_page(table, state, default_sort="-tasks", noun="class", defaults=["class", *defaults])
+    left_out = {"dataset"} if len(testbed.datasets) == 1 else set()
+    left_out |= set() if any(testbed.labels.values()) else {"name"}  # it is the end of the class
+    defaults = [name for name in table.column_names if name not in left_out]
+    listed = make_page(table, state, default_sort="-tasks", noun="class", defaults=defaults)
 
     def link(name: str, row: Mapping[str, Any]) -> str:
         leads = name in ("class", "tasks") and "class" in row
         return address(f"{item.url}/tasks", [("class", row["class"])]) if leads else ""
 
-    context = list_context(listed, link, "tasks > 10", download_links(state, False), "classes")
+    context = list_context(listed, link, "tasks > 10", noun="classes")
     trees = [
         _tree(site, item, table, name, fingerprint)
         for name, fingerprint in list(testbed.datasets.items())[:3]

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,14 +252,9 @@ def verification(site: Site, item: Item) -> Page:
     """Show the check of a release: every file against its hash, every task against the images here."""
     sums = inner_file(item.path, "SHA256SUMS")
     stamp = sums.stat().st_mtime_ns if sums is not None else 0
-    checked = site.plot_worker.sections({"kind": "verify", "path": str(item.path), "time": stamp})
-    waiting = (
-        "The release is being checked: images are read again. This page is loaded again when it is done."
-    )
-    problem = waiting if checked is None else checked[0]["problem"]
-    if checked is None or problem:
-        return _release_frame(item, "verify", [made("verify", "Verification", problem)])
-    rows = checked[0]["rows"]
+    job = {"kind": "verify", "path": str(item.path), "time": stamp}
+    waiting = "The release is being checked: images are read again."
+    rows = site.worked(job, "Verification", waiting, partial(_release_frame, item, "verify"))[0]["rows"]
     wrong = [row for row in rows if row["problem"]]
     context = {
         "wrong": wrong[:200],

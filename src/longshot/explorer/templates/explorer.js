@@ -59,7 +59,7 @@ if (facts && facts.dataset.live && location.protocol.startsWith("http")) {
   setInterval(() => document.hidden || look(), 3000);
 }
 // Pictures that cannot be had say why; tiles that are crossed out are gone, damaged, or other pictures by now.
-for (const node of document.querySelectorAll(".sprite, .tile.alone")) {
+for (const node of document.querySelectorAll(".sprite")) {
   const url = /url\("?(.*?)"?\)/.exec(getComputedStyle(node).getPropertyValue("--sprite"))?.[1]?.replace(/^'|'$/g, "");
   if (!url || !location.protocol.startsWith("http")) continue;
   const image = new Image();

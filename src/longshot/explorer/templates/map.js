@@ -7,7 +7,8 @@ for (const map of document.querySelectorAll(".map")) {
     const [r, g, b] = style.getPropertyValue(`--${name}`).trim().match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
     return (255 << 24) | (b << 16) | (g << 8) | r;
   };
-  const packed = hues.map(colour), paper = colour("card"), dim = colour("rule"), ink = style.getPropertyValue("--ink");
+  const half = (a, b) => ((a >>> 1) & 0x7f7f7f7f) + ((b >>> 1) & 0x7f7f7f7f);
+  const packed = hues.map(colour), paper = colour("card"), dim = half(paper, colour("s7")) | (255 << 24), ink = style.getPropertyValue("--ink");
   let places = null, groups = null, names = [], hidden = new Set(), view = { x: 0, y: 0, zoom: 1 }, tool = "move", corners = [], queued = false;
   const shape = () => {
     const width = Math.round(map.clientWidth), height = Math.round(Math.min(620, Math.max(320, width * 0.6)));
@@ -22,6 +23,7 @@ for (const map of document.querySelectorAll(".map")) {
     queued = false;
     shape();
     const { width, height } = canvas, began = performance.now();
+    if (!width) return;
     if (!picture || picture.width !== width || picture.height !== height) {
       picture = paint.createImageData(width, height);
       pixels = new Uint32Array(picture.data.buffer);
@@ -57,6 +59,12 @@ for (const map of document.querySelectorAll(".map")) {
     if (first.status === 202) {
       const { share } = await first.json();
       status.textContent = `the layout is being made: ${Math.round(100 * share)} %`;
+      // Until it is there, the components stand in for it.
+      const other = map.dataset.places.replace("=neighbours", "=components");
+      if (!places && other !== map.dataset.places) {
+        const stand = await fetch(`/${other}`), body = await stand.arrayBuffer();
+        if (stand.status === 200) { places = new Uint16Array(body); draw(); }
+      }
       return setTimeout(load, 1500);
     }
     if (second.status === 202) { status.textContent = "labels are still being looked at"; setTimeout(load, 1500); }
@@ -72,7 +80,7 @@ for (const map of document.querySelectorAll(".map")) {
     }
     legend.replaceChildren(...names.map((name, group) => {
       const item = document.createElement("li"), button = document.createElement("button"), dot = document.createElement("i"), text = document.createElement("bdi");
-      dot.style.background = `var(--${group === names.length - 1 && /^(others|none|not|never)/.test(name) ? "rule" : hues[group % hues.length]})`;
+      dot.style.background = `var(--${group === names.length - 1 && /^(others|none|not|never)/.test(name) ? "rest" : hues[group % hues.length]})`;
       text.textContent = name;
       button.append(dot, text);
       button.type = "button";
