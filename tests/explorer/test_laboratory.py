@@ -125,7 +125,7 @@ def test_pages_say_what_they_are_about(browser: Any, served: Client, addresses: 
             "classes": r"Taxonomy[\s\S]*times in a task",
             "facts": r"1 file of other kinds",
             "chosen": r"\d+–\d+ of \d+ images",
-            "plots": r"Accuracy against difficulty[\s\S]*task by task",
+            "plots": r"Accuracy against difficulty",
         }.items():
             served.made(addresses[name])
             window.open(addresses[name])
