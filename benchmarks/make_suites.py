@@ -174,8 +174,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "tiny-1": Recipe(
         "Tiny-ImageNet-200: 64-pixel photographs, the 50 validation images of each of its 200 classes, which networks "
-        "trained on ImageNet have not seen; but they know its classes. Four testbeds by what WordNet says of the "
-        "classes, from alike to mixed.",
+        "trained on ImageNet have not seen; but they know its classes.",
         "ImageNet's terms: research and education.",
         "Get Tiny-ImageNet-200 from its makers.",
         _tiny_links,
