@@ -36,7 +36,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from longshot.arena import Competition, create, load, queue, submission_runs, work, write_baseline
+from longshot.arena import Competition, connect, create, load, queue, submission_runs, write_baseline
 from longshot.arena.box import Box
 from longshot.arena.competition_data import CompetitionData
 from longshot.arena.database_tables import events, submissions
@@ -313,7 +313,7 @@ def _submit(folder: Path, source: Path, name: int, count: int) -> None:
 
 
 def _work(folder: Path) -> None:
-    work(folder)
+    connect(folder).work()
 
 
 def main(parts: Sequence[str] = ()) -> None:

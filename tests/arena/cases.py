@@ -27,6 +27,7 @@ NOT_FOLLOWED = {
     "key": "as the certificate",
     "competition.build_environment()": "installs packages with pip; tests/arena/test_kit_packages.py does",
     "competition.write_baseline()": "trains in a sandbox; tests/arena writes and runs every baseline",
+    "phase": "needs a final phase and its open predecessor; tests/arena/test_rules.py",
     "train": "packs a submission that trains; tests/arena/test_make_submission.py",
 }
 

@@ -30,7 +30,7 @@ for number in range(count):
 """
 WORK = """
 import json, sys
-from longshot.arena import submission_runs, work
+from longshot.arena import connect, submission_runs
 
 if sys.argv[2] == "quick":  # everything but the sandbox
     metrics = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "macro_recall")
@@ -42,7 +42,7 @@ if sys.argv[2] == "quick":  # everything but the sandbox
         (folder / "scores.json").write_text(json.dumps(scores))
         return submission_runs.RunOutcome(scores, None)
     submission_runs.run = run
-work(sys.argv[1], forever=True)
+connect(sys.argv[1]).work(forever=True)
 """
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.arena import Competition, queue, ranking, submission_check, work
+from longshot.arena import Competition, connect, queue, ranking, submission_check
 from longshot.arena.database_tables import runs
 from longshot.arena.settings import parse_time
 from longshot.arena.store import Store
@@ -239,7 +239,7 @@ def test_what_fails_is_told_and_the_queue_goes_on(competition, store, submission
         queue.enter(competition, store, source, team=f"t{team}", phase="feedback", league="free-style")
     with zipfile.ZipFile(queue.archive_path(competition, 1) / "submission.zip", "w") as damaged:
         damaged.writestr("read.me", "nothing else")
-    assert work(competition.folder) == len(sources)
+    assert connect(competition.folder).work() == len(sources)
     for number, reason in enumerate(
         ["no model.py", "it failed in meta_fit with ValueError at model.py"], start=1
     ):

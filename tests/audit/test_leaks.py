@@ -19,10 +19,9 @@ from longshot.audit import (
     read_seen,
     write_seen,
 )
-from longshot.audit.classes import read_nouns, seen_classes
 from longshot.audit.find import write_view
 from longshot.audit.leaks import Stage, imagenet_classes, published_stage, unpack_mask
-from longshot.data import Dataset, open_dataset
+from longshot.data import Dataset, open_dataset, read_nouns, seen_classes
 
 
 def _noise(path: Path, seed: int) -> None:

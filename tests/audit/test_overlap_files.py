@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from longshot.audit import Overlap
-from longshot.audit.classes import SharedClass
 from longshot.audit.find import write_view
 from longshot.audit.pairs import ImagePairs
 from longshot.audit.record import check_first_side, make_overlap
 from longshot.base import UserError
-from longshot.data import Dataset, open_dataset
+from longshot.data import Dataset, SharedClass, open_dataset
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 

@@ -12,13 +12,15 @@ from remedies import QUICK, Mistake
 
 OUTPUT_FILES = {
     ("explain", "html"): ("new.html",),
-    ("attributes", "out"): ("new.csv", "new.parquet"),
+    ("attributes show", "out"): ("new.csv", "new.parquet"),
+    ("attributes suggest", "out"): ("new.csv",),
     ("check", "markdown"): ("new.md",),
     ("check", "junit"): ("new.xml",),
 }
 OUTPUT_ARGUMENTS = {
     "explain": "{bed} --no-pixels --attributes {photos.name}={light}",
-    "attributes": "{photos}",
+    "attributes show": "{photos}",
+    "attributes suggest": "{photos} --backbone pixels --tasks 8 --no-pixels --attributes {light}",
     "check": "{few} --backbone pixels --tasks 2 --draws 2 --out {missing}-check",
 }
 OUTPUT_FOLDERS = {"check": "{few} --backbone pixels --tasks 2 --draws 2"}

@@ -127,7 +127,7 @@ def test_a_killed_explain_goes_on_with_what_it_learnt_of_alterations(
     learnt = list(tmp_path.rglob("*.parts-signatures/shard-*.npy"))
     answer, printed = forks.start(*command).communicate()
     # 40 images in 93 forms, 128 at a time
-    assert f"resuming: {len(learnt)} of 30 parts are done" in printed
+    assert f"resuming: {len(learnt)} of 30 parts were read earlier" in printed
     assert "20 of 20 tasks" in answer and not list(tmp_path.rglob("*.parts-signatures"))
 
 

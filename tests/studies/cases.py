@@ -9,6 +9,7 @@ NOT_FOLLOWED = {
     "method": "a line of YAML, no parameter of a function; tests/studies/vtab_md",
     "run_study()": "trains networks for minutes; tests/studies run every study",
     "splits": "of a study that trains networks; tests/studies/transfer",
+    "splits_per_divergence": "likewise",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,11 +91,9 @@ def test_the_page_shows_judges_beside_networks_that_took_no_part(world: World) -
     hard = draw(world, "a", "c")
     page = render_testbed(hard, name="hard", pictures=0)
     (records,) = recorded_drops(hard.meta["sampler"])
+    read = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     for record in records:
-        network, part, *numbers = record.texts()
-        cells = [f"<td>{text}</td>" for text in (network, part)]
-        cells += [f'<td class="num">{text}</td>' for text in numbers]
-        assert "".join(cells) in page
+        assert " ".join(record.texts()) in read
     assert "Nobody was held out" not in page
     assert "Nobody was held out" in render_testbed(draw(world, "a", ""), name="hard", pictures=0)
     assert "For the judges" not in render_testbed(

@@ -59,7 +59,11 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "serve": (("starlette", "uvicorn"), "longshot serve: the explorer in the browser"),
 }
-_MODULES = {"faiss-cpu": "faiss", "grpcio": "grpc"}  # packages that are imported by another name
+_MODULES = {
+    "faiss-cpu": "faiss",
+    "grpcio": "grpc",
+    "markdown-it-py": "markdown_it",
+}  # packages that are imported by another name
 REPORT = "longshot-selftest.json"
 _REPORT_FILE = OutputKind(
     "report of a self-test", {".json": has_json(reference=..., machine=..., checks=...)}

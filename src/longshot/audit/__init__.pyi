@@ -1,8 +1,5 @@
 """What other rooms may use of this one, a line each."""
 
-from .classes import RELATIONS as RELATIONS  # the strongest first
-from .classes import related_classes as related_classes  # Classes of one dataset that mean the same as, or a kind of, …
-from .classes import read_nouns as read_nouns  # WordNet's nouns, where WordNet is installed
 from .copies import COPY_RULES as COPY_RULES  # what may be done about copies
 from .copies import CopyGroups as CopyGroups  # Which images of a dataset are copies of each other
 from .copies import copy_groups as copy_groups  # Find the groups of copies within a dataset

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from longshot.audit.classes import read_nouns, shared_classes
 from longshot.audit.copies import copy_groups
 from longshot.audit.decisions import decided_rows, reviewed
 from longshot.audit.pairs import NEIGHBOURS, SIMILARITY, Embed, find_pairs
@@ -37,7 +36,9 @@ from longshot.data import (
     ViewFormat,
     as_dataset,
     leave_out_images,
+    read_nouns,
     registry,
+    shared_classes,
 )
 from longshot.models import SUSPECT_ODDS, Suspects, suspects_of
 

@@ -25,9 +25,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from longshot.audit.classes import read_nouns, seen_classes
 from longshot.base import Bools, Ints, LooseRecord, UserError, atomic, read_parquet, read_record
-from longshot.data import Dataset, image_digests, pixel_digests, short_digests, view_origin
+from longshot.data import (
+    Dataset,
+    image_digests,
+    pixel_digests,
+    read_nouns,
+    seen_classes,
+    short_digests,
+    view_origin,
+)
 
 ShortDigests: TypeAlias = NDArray[np.uint64]  # the first 64 bits of each digest, [M]
 

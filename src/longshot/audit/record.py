@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from longshot import __version__
-from longshot.audit.classes import RELATIONS, SharedClass
 from longshot.audit.pairs import KINDS, ImagePairs
 from longshot.base import (
     LooseRecord,
@@ -31,7 +30,7 @@ from longshot.base import (
     read_parquet,
     read_record,
 )
-from longshot.data import Dataset
+from longshot.data import RELATIONS, Dataset, SharedClass
 from longshot.models import content_of
 
 SCHEMA = pa.schema(

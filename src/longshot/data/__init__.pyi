@@ -122,3 +122,9 @@ from .trees import Tree as Tree  # All files at a path: a folder, a zip or a tar
 from .trees import is_archive as is_archive  # Tell whether a name is that of an archive which opens like a folder
 from .trees import list_tree as list_tree  # List what lies in a folder, a zip or a tar
 from .stores import decode as decode  # Decode an encoded image into an upright RGB image
+from .class_relations import RELATIONS as RELATIONS  # the strongest first
+from .class_relations import related_classes as related_classes  # Classes that mean the same as the other's
+from .class_relations import read_nouns as read_nouns  # WordNet's nouns, where WordNet is installed
+from .class_relations import SharedClass as SharedClass  # A pair of classes of two datasets, and how they are related
+from .class_relations import seen_classes as seen_classes  # Classes that a network has met, by name
+from .class_relations import shared_classes as shared_classes  # Classes that two datasets share

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from longshot.models import ImageMethod, open_backbone
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.metadata_routing import UNUSED
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
@@ -53,6 +54,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     >>> model.predict_proba(rows).shape
     (4, 2)
     """
+
+    __metadata_request__score: ClassVar = {"sample_weight": UNUSED}  # else it gets a set_score_request
 
     def __init__(
         self,

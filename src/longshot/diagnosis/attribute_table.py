@@ -73,7 +73,7 @@ _LEAST = 20  # images without which nothing is learnt
 KIND = OutputKind(
     "table of attributes",
     {
-        ".csv": has_columns("path", *NUMBERS[:8]),
+        ".csv": has_columns("path", DIGEST),
         ".parquet": has_parquet("longshot", fingerprint=..., identity=...),
     },
 )

@@ -96,8 +96,12 @@ def suggest_attributes(
         Only annotated attributes and looks; measure nothing from the pixels.
     tasks : int, at least 2
         Shifted tasks of each attribute, and as many matched ones.
-    way, shot, query : int, at least 1
-        Classes of a task, support images and queries of a class.
+    way : int, at least 1
+        Classes of a task.
+    shot : int, at least 1
+        Support images of a class.
+    query : int, at least 1
+        Queries of a class.
     seed : int, at least 0
         Random seed.
     out : file, optional

@@ -92,8 +92,10 @@ def test_interrupted_work_goes_on(
         patch.setattr(pixels_cache.Shards, "write", stop_at)
         with pytest.raises(KeyboardInterrupt):
             cached_pixels(dataset, "decode|resize(12,14)")
+    finished = len(list((fresh_cache / "pixels").rglob("shard-*.npy")))
+    assert 5 <= finished < 12  # threads may have finished later ones
     array = cached_pixels(dataset, "decode|resize(12,14)")
-    assert "resuming: 5 of 12 parts" in capsys.readouterr().err
+    assert f"resuming: {finished} of 12 parts" in capsys.readouterr().err
     assert np.array_equal(array[::97], [np.asarray(dataset.image(row)) for row in range(0, 1200, 97)])
     assert sorted(file.suffix for file in (fresh_cache / "pixels").iterdir()) == [".npy", ".sums"]
 

@@ -26,7 +26,9 @@ def converted() -> list[str]:
 def test_every_comparison_of_a_preset_varies_its_factor_alone(name: str) -> None:
     study = get_study(name)
     listed = get_recipe(study.recipe).comparisons(study.settings)
-    assert listed  # made at all: the check is in making them
+    assert (
+        listed or name == "certify-split"
+    )  # made at all: the check is in making them; that one is told its splits
     assert len({comparison.name for comparison in listed}) == len(listed)
 
 

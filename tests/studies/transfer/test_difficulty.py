@@ -257,7 +257,10 @@ def test_the_small_preset_on_toybox(run_cli: Any, tmp_path: Path) -> None:
         ("also=[given]", "has 0 train and 0 test classes, but tasks are 3-way"),
         ("also=[semantic]", "has no taxonomy"),
         ("also=[nosuch]", "nosuch"),
-        ("mode=random", "mode = 'random', but it must be 'principal' or 'paper'"),
+        (
+            "mode=random",
+            "mode = 'random', but it must be 'principal', 'paper' or published splits as atg:cifar100",
+        ),
         (
             "methods=[maml, cnn]",
             "methods.1 = 'cnn', but it must be 'maml', 'anil', 'protonet', 'multiclass' or 'finetune'",

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from longshot.data import Dataset, open_dataset
-from longshot.studies.vtab_md.vtab_md_figures import of_paper, of_scores
+from longshot.studies.vtab_md.vtab_md_figures import of_scores
 from longshot.studies.vtab_md.vtab_md_networks import ApproachRow
 from longshot.studies.vtab_md.vtab_md_scores import CONSTANT, VtabScores, floor_notes
 from longshot.studies.vtab_md.vtab_md_sources import MD, VTAB, StudySource
@@ -140,11 +140,6 @@ def test_charts_have_the_numbers(data: Dataset) -> None:
     planted = scores(data, ["dtd", "pets"])
     chart = of_scores(planted)
     assert chart.values["A", "dtd"][0] == pytest.approx(100 * planted.values["A", "dtd"].mean())
-    printed = of_paper("figure-3", [6])
-    assert printed is not None and printed.values["6 CTX", "omniglot"] == (84.55, 0.94)
-    sizes = [(line.capacity, line.resolution) for line in printed.rows]
-    assert sizes[3:] == [("BiT-ResNet-50", 224), (None, None)]
-    assert of_paper("figure-3", [4]) is None and of_paper("figure-8", [4, 5]) is None
 
 
 def test_an_interval_over_classes_stands_beside_where_it_differs(data: Dataset) -> None:

@@ -15,6 +15,12 @@ _Divergences = Annotated[tuple[_Divergence, ...], kinds.AsList, kinds.Ascending]
 _Methods = Annotated[tuple[Method, ...], kinds.AsList, kinds.in_order(METHODS), Field(min_length=1)]
 
 
+def _mode(mode: str) -> str:
+    if mode not in ("principal", "paper") and not mode.startswith("atg:"):
+        raise ValueError("it must be 'principal', 'paper' or published splits as atg:cifar100")
+    return mode
+
+
 def _trials(count: int) -> int:
     if count == 1:
         raise ValueError("it must be 0, or at least 2 learning rates to choose from")
@@ -28,7 +34,7 @@ class TransferSettings(kinds.StudySettings):
         description="Divergences R of train and test classes, a split for each; []: the splits of also alone"
     )
     splits_per_divergence: int = Field(ge=1, description="Splits drawn at every divergence")
-    mode: Annotated[kinds.Text, Field(pattern=r"^(principal|paper|atg:\w+)$")] = Field(
+    mode: Annotated[kinds.Text, AfterValidator(_mode)] = Field(
         description="How classes are assigned to parts: principal, paper, or the published atg:cifar100"
     )
     measure: Literal["kl-symmetric", "kl", "wasserstein", "euclidean"] = Field(description="The divergence")

@@ -231,10 +231,10 @@ def _without(
 ) -> tuple[Dataset, dict[str, str]]:
     """Return the dataset without the train classes related to other sources' (class-ablated), and those classes.
 
-    Related: the same id, or what ``longshot.audit.related_classes`` says. UserError where too few are left, and where
+    Related: the same id, or what ``longshot.data.related_classes`` says. UserError where too few are left, and where
     nothing is removed: the network would be that of all classes, and its row would compare that with itself.
     """
-    from longshot.audit import read_nouns, related_classes
+    from longshot.data import read_nouns, related_classes
 
     train = data.splits.get("train", data.class_ids)
     related: dict[str, str] = {}

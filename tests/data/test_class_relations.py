@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.audit.classes import Nouns, normalise, read_nouns, shared_classes
 from longshot.data import Dataset, FileStore, Taxonomy
+from longshot.data.class_relations import Nouns, normalise, read_nouns, shared_classes
 
 
 def _dataset(*class_ids: str, taxonomy: Taxonomy | None = None) -> Dataset:
