@@ -107,9 +107,9 @@ def cost_of_reads(folder: Path, *, participants: int = PARTICIPANTS, reads: int 
     tokens, _ = _people(folder, participants, 0)
     context = ServerContext(folder)
     _score_everybody(context)
-    context = multiprocessing.get_context("spawn")
-    address, stop = context.Queue(), context.Event()
-    server = context.Process(target=_serve, args=(folder, address, stop), daemon=True)
+    spawning = multiprocessing.get_context("spawn")
+    address, stop = spawning.Queue(), spawning.Event()
+    server = spawning.Process(target=_serve, args=(folder, address, stop), daemon=True)
     server.start()
     try:
         host = address.get(timeout=300).split("/")[2]
