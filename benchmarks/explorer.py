@@ -393,11 +393,13 @@ def measure(folder: Path, share: float) -> None:
                     number % (len(lists) + len(pages) + 1)
                 ]
             )
+        memory = server.memory()
+        say("resident memory after 200 pages", memory, "MB", "< 600", memory < 600)
         dataset = longshot.open_dataset(folder / "photos")
         write_features(dataset)
         map_speed(server, data, len(dataset))
         memory = server.memory()
-        say("resident memory after 200 pages", memory, "MB", "< 600", memory < 600)
+        say(f"resident memory after a map of {len(dataset):,} images", memory, "MB", "< 700", memory < 700)
         answered, errors = many_readers(server, lists)
         say(
             f"{READERS} readers for {SECONDS} s: errors of {answered:,} answers", errors, "", "0", errors == 0
