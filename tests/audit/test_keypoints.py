@@ -10,8 +10,18 @@ import pytest
 from PIL import Image, ImageDraw, ImageOps
 
 from longshot.audit import votes
-from longshot.audit.alignment import Agreement, compare, fit
-from longshot.audit.keypoints import Keypoints, describe, frame, keypoints_of, mirror, shrink, tile_difference
+from longshot.audit.keypoints import (
+    Agreement,
+    Keypoints,
+    compare,
+    describe,
+    fit,
+    frame,
+    keypoints_of,
+    mirror,
+    shrink,
+    tile_difference,
+)
 from longshot.audit.pairs import close_pictures, find_pairs
 from longshot.audit.votes import propose
 from longshot.data import leave_out_images, open_dataset

@@ -19,13 +19,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.audit.alignment import Fit, compare, fit
 from longshot.audit.candidates import Neighbours, nearest
 from longshot.audit.keypoints import (
     ROW,
     SMALL,
+    Fit,
     Keypoints,
+    compare,
     describe,
+    fit,
     frame,
     keypoints_of,
     shrink,

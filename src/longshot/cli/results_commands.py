@@ -10,26 +10,22 @@ import click
 
 from longshot.base import (
     PLACE,
+    OutputKind,
     claim_output,
+    count,
     deliver_text,
     echo_json,
+    escape_markdown,
     json_option,
     print_written,
+    starts_with,
     verb_options,
-)
-from longshot.cli.comparison_text import (
-    compared_sheet,
-    lines_below,
-    output_kinds,
-    reasons,
-    to_junit,
-    to_markdown,
 )
 from longshot.evaluation import METRICS
 
 if TYPE_CHECKING:
-    from longshot.evaluation import Outcome
-
+    from longshot.evaluation import ClassChange, Compared, Outcome, RunComparison, RunSeries
+    from longshot.reports import Sheet, SheetCell
 
 EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
 
@@ -131,3 +127,203 @@ def report_command(
     written = longshot.report(runs, target, format=format, **settings)
     if str(target) != "-":
         print_written(written)
+
+
+_HEADING = "# Comparison of "
+
+
+def lines_below(compared: RunComparison) -> list[str]:
+    """Write the lines under the table: what was not compared, what cannot be told, and a gate that holds."""
+    lines = []
+    if compared.unmatched:
+        lines.append(f"Without a partner, not compared: {'; '.join(compared.unmatched)}.")
+    fewest, least = compared.fewest_tasks, min(pair.result.n for pair in compared.pairs)
+    if least < fewest:
+        lines.append(
+            f"{count(least, 'task')} cannot tell: the test can reach p < 0.05 from {fewest} tasks on "
+            f"({count(len(compared.pairs), 'comparison')})."
+        )
+    lines += [f"{line[0].upper()}{line[1:]}." for line in compared.names_only]
+    lines += [f"{line}." for line in (*compared.judges, *compared.leaks)]
+    if compared.unit == "nats" and any(pair.a.method != pair.b.method for pair in compared.pairs):
+        lines.append("Scores of different methods have different scales: their losses do not compare.")
+    if compared.fail_if_class_worse is not None:
+        lines += _lines_of_classes(compared)
+    if compared.outcome == "passed" and compared.fail_if_worse is not None:
+        bound = f"{compared.fail_if_worse:g} {compared.unit if compared.fail_if_worse != 1 else compared.unit[:-1]}"
+        lines.append(f"Passed: nothing is worse by more than {bound} beyond chance.")
+        lines += [f"Passed although undecided: {_loss(pair, compared)}." for pair in compared.undecided]
+        if compared.missing:
+            lines.append(f"Passed although missing from {compared.b}: {'; '.join(compared.missing)}.")
+    return lines
+
+
+def reasons(compared: RunComparison) -> list[str]:
+    """Say why the gate does not hold, one line each."""
+    if compared.outcome == "undecided":
+        return [*_open_losses(compared), "Evaluate more tasks, or let this pass with --undecided pass."]
+    if compared.outcome != "failed":
+        return []
+    lines = [_failed(compared)] if compared.failures else []
+    if compared.missing and not compared.allow_missing:
+        lines.append(
+            f"failed: {compared.b} lacks what {compared.a} has: {'; '.join(compared.missing)}. Evaluate it there, or "
+            "accept it with --allow-missing."
+        )
+    lines += [f"failed: {_class_loss(pair, change)}." for pair, change in compared.class_failures]
+    return lines + _open_losses(compared)
+
+
+def _open_losses(compared: RunComparison) -> list[str]:
+    lines = [f"undecided: {_loss(pair, compared)}." for pair in compared.undecided]
+    return lines + [
+        f"undecided: {_class_loss(pair, change)}, but chance may explain it."
+        for pair, change in compared.class_undecided
+    ]
+
+
+def _lines_of_classes(compared: RunComparison) -> list[str]:
+    """Say that no class is worse, and of which the tasks are too few to tell."""
+    changes = [change for pair in compared.pairs for change in pair.classes]
+    fewest, lines = compared.fewest_tasks_of_classes, []
+    if not compared.class_failures:
+        lines.append(
+            f"Of {count(len(changes), 'class', 'classes')} none is worse beyond chance where a loss of "
+            f"{compared.fail_if_class_worse:g} points is not ruled out."
+        )
+    if short := sum(change.tasks < fewest for change in changes):
+        lines.append(
+            f"{count(short, 'class', 'classes')} cannot be judged: the test of all classes can reach p < 0.05 from "
+            f"{fewest} tasks with the class on."
+        )
+    if compared.outcome == "passed":
+        lines += [f"Passed although undecided: {_class_loss(*each)}." for each in compared.class_undecided]
+    return lines
+
+
+def _class_loss(pair: Compared, change: ClassChange) -> str:
+    return (
+        f"{change.class_id} fell from {100 * change.before:.1f} to {100 * change.after:.1f} % with {pair.b} on "
+        f"'{pair.testbed}' ({count(change.tasks, 'task')}, p {_p(change.p_holm)})"
+    )
+
+
+def output_kinds() -> dict[str, OutputKind]:
+    """Return what may be replaced at the files of a comparison."""
+    from longshot.reports import JUNIT_OPENING
+
+    return {
+        "markdown": OutputKind("comparison", {".md": starts_with(_HEADING)}),
+        "junit": OutputKind("record of tests", {".xml": starts_with(JUNIT_OPENING)}),
+    }
+
+
+def to_markdown(compared: RunComparison) -> str:
+    """Return the tables and what follows from them as Markdown, for a comment on a change."""
+    from longshot.reports import changes_sheet, markdown
+
+    sheets = [compared_sheet(compared), *(changes_sheet(pair) for pair in compared.pairs if pair.classes)]
+    lines = [escape_markdown(f"- {line}") for line in (*lines_below(compared), *reasons(compared))]
+    head = f"{_HEADING}{escape_markdown(f'{compared.a} and {compared.b or compared.a}')}"
+    return "\n".join([head, "", *map(markdown, sheets), *lines, ""])
+
+
+def to_junit(compared: RunComparison) -> str:
+    """Return a test case for every pair of series, every class and every missing series as JUnit's XML."""
+    from longshot.reports import junit
+
+    open_fails = compared.undecided_policy == "fail"
+    losses = {id(pair) for pair in (*compared.failures, *(compared.undecided if open_fails else ()))}
+    wrong = (*compared.class_failures, *(compared.class_undecided if open_fails else ()))
+    class_losses = {id(change) for _, change in wrong}
+    cases = []
+    for pair in compared.pairs:
+        group = f"{pair.testbed}: {pair.b}"
+        cases.append((group, "all classes", _loss(pair, compared) if id(pair) in losses else ""))
+        for change in pair.classes:
+            cases.append(
+                (group, change.class_id, _class_loss(pair, change) if id(change) in class_losses else "")
+            )
+    gone = "" if compared.allow_missing else f"{compared.b} lacks it"
+    return junit("compare", [*cases, *(("missing", series, gone) for series in compared.missing)])
+
+
+def _title(compared: RunComparison) -> str:
+    unit = "in %" if compared.unit == "points" else f"in {compared.unit}"
+    unit += ", lower is better" if METRICS[compared.metric].lower_is_better else ""
+    runs = f"A = {compared.a}, B = {compared.b}" if compared.b else compared.a
+    return f"{runs}; {compared.metric} {unit}"
+
+
+def _failed(compared: RunComparison) -> str:
+    failures, unit = compared.failures, compared.unit
+    worst = min(failures, key=lambda pair: pair.gain)
+    return (
+        f"failed: {worst.b} in {compared.b} is worse than {worst.a} in {compared.a} by "
+        f"{-worst.gain * compared.scale:.2f} {unit} on '{worst.testbed}' (p {_p(worst.p_holm)}), more than the "
+        f"{compared.fail_if_worse:g} allowed"
+        + (f"; {len(failures) - 1} more fail" if len(failures) > 1 else "")
+        + "."
+    )
+
+
+def compared_sheet(compared: RunComparison) -> Sheet:
+    """Return the table of a comparison: both means, their difference with its intervals, and what follows."""
+    from longshot.reports import Column, SheetCell, make_sheet
+    from longshot.statistics import Unit, bounds_text, plus_minus
+
+    shares = compared.unit == "points"
+    unit: Unit = "points" if shares else "plain"
+
+    def mean(pair: Compared, series: RunSeries, value: float) -> SheetCell:
+        mark = compared.leak_marks.get((pair.testbed_hash, series.backbone), "")
+        return SheetCell(plus_minus(value, unit="percent" if shares else "plain", digits=2), note=mark)
+
+    def difference(pair: Compared) -> str:
+        ends = pair.result.difference
+        return bounds_text(ends.mean, ends.low, ends.high, unit, 2)
+
+    def over_classes(pair: Compared) -> SheetCell:
+        wider = pair.notable_over_classes
+        text = (
+            "" if wider is None else bounds_text(wider.mean, wider.low, wider.high, unit, 2).partition(" ")[2]
+        )
+        return SheetCell(text)
+
+    def rates(pair: Compared) -> SheetCell:
+        parts = (pair.result.wins, pair.result.ties, pair.result.losses)
+        return SheetCell(" / ".join(f"{100 * share:.0f}" for share in parts))
+
+    columns = [
+        Column("testbed", lambda pair: pair.testbed),
+        Column("A", lambda pair: str(pair.a)),
+        Column("B", lambda pair: "the same" if pair.a == pair.b else str(pair.b)),
+        Column("tasks", lambda pair: pair.result.n, "count"),
+        Column("mean A", lambda pair: mean(pair, pair.a, pair.result.mean_a), "percent"),
+        Column("mean B", lambda pair: mean(pair, pair.b, pair.result.mean_b), "percent"),
+        Column("B − A", difference, "points"),
+        Column("for other classes", over_classes, "points"),
+        Column("B wins / ties / loses %", rates, "percent"),
+        Column("p", lambda pair: pair.result.p, "p"),
+        Column("p corr.", lambda pair: pair.p_holm, "p"),
+        Column("B is", lambda pair: SheetCell(pair.verdict), "plain"),
+    ]
+    if all(pair.notable_over_classes is None for pair in compared.pairs):
+        columns = [column for column in columns if column.of is not over_classes]
+    return make_sheet(columns, compared.pairs, _title(compared))
+
+
+def _p(value: float) -> str:
+    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+
+
+def _loss(pair: Compared, compared: RunComparison) -> str:
+    """Say by how much a loss is beyond the bound, and how many tasks would tell whether it is chance."""
+    needed = pair.tasks_to_decide()
+    more = "" if needed is None else f"; {pair.result.n:,} tasks were compared, about {needed:,} would tell"
+    chance = f", but chance may explain it (p {_p(pair.p_holm)}){more}"
+    return (
+        f"{pair.b} in {compared.b} is worse by {-pair.gain * compared.scale:.2f} {compared.unit} on '{pair.testbed}', "
+        f"more than the {compared.fail_if_worse:g} allowed"
+        + (chance if pair.verdict == "tied" else f" (p {_p(pair.p_holm)})")
+    )

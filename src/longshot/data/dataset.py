@@ -411,7 +411,7 @@ def with_distances(
     """Put distances from a CSV or ``.npy`` file between the classes; see ``read_distances``."""
     if path is None:
         return dataset
-    from longshot.data.taxonomy.distance_files import read_distances
+    from longshot.data.taxonomy.distances import read_distances
 
     matrix = read_distances(path, dataset.class_ids, order)
     return replace(dataset, distances=matrix, distances_from=f"{Path(path).name} {hash_file(path)[:12]}")

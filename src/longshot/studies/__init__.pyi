@@ -27,7 +27,7 @@ from .engine.presets import run_study as run_study  # Run a paper's protocol on 
 from .engine.presets import study_names as study_names  # Names of the presets, sorted
 from .engine.recipe import OneDataset as OneDataset  # Opens the one dataset of a study, and the folder that is …
 from .engine.recipe import Recipe as Recipe  # A paper's protocol, or one's own
-from .engine.settings import StudySettings as StudySettings  # Settings of a recipe, all of them named by every preset
+from .engine.comparisons import StudySettings as StudySettings  # Settings of a recipe, all named by every preset
 from .engine.study_folder import StudyEstimate as StudyEstimate  # What is left to do
 from .engine.study_folder import StudyOutcome as StudyOutcome  # What a study left in its folder
 from .engine.study_folder import study_tables as study_tables  # Every table of a study in the order of its page

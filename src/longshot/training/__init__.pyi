@@ -9,8 +9,8 @@ from .base import get_algorithm as get_algorithm  # Make an algorithm from its c
 from .base import list_algorithms as list_algorithms  # List every algorithm and recipe
 from .batch_algorithms import MetaDelta as MetaDelta  # MetaDelta++ as the winners' code runs it
 from .batch_algorithms import TimeBudget as TimeBudget  # Time from now on
-from .distributed import TrainingJob as TrainingJob  # One call of `train`
-from .distributed import train_elsewhere as train_elsewhere  # Train on a cluster what is not trained yet
+from .folders import TrainingJob as TrainingJob  # One call of `train`
+from .folders import train_elsewhere as train_elsewhere  # Train on a cluster what is not trained yet
 from .folders import load_state as load_state  # Put the checkpoint back into network and optimiser
 from .folders import TrainedNetwork as TrainedNetwork  # A finished training
 from .folders import read_trained as read_trained  # Read the outcome of the training in the folder

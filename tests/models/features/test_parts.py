@@ -17,8 +17,8 @@ from longshot.base import UserError, cache_dir
 from longshot.data import open_dataset
 from longshot.models import Features, cache_entries, embed, embed_rows, estimate_embedding, open_backbone
 from longshot.models.features import engine
+from longshot.models.features.cache import GrowingArray
 from longshot.models.features.engine import Engine
-from longshot.models.features.growing import GrowingArray
 from mutating import mutate
 
 SMALL = "decode|resize(4,4)"

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.studies.transfer.certificates import certify
-from longshot.studies.transfer.transfer_scores import SplitPlace, TransferScores
+from longshot.studies.transfer.transfer_scores import SplitPlace, TransferScores, certify
 from longshot.tasks import Split
 
 

@@ -50,7 +50,7 @@ from longshot.models.features.cache import Shards, features_view, hold_lock, ima
 if TYPE_CHECKING:
     from longshot.models.backbones import BackboneLike
     from longshot.models.backbones.base import Backbone, Precomputed
-    from longshot.models.features.growing import GrowingArray
+    from longshot.models.features.cache import GrowingArray
 
 
 _PROBED = 16  # images that are read where names are to be enough
@@ -344,7 +344,7 @@ def grown_arrays(view: str, rows: int, dtype: str) -> list[GrowingArray]:
     ]
     if not folders:
         return []
-    from longshot.models.features.growing import GrowingArray
+    from longshot.models.features.cache import GrowingArray
 
     return [GrowingArray(folder, rows, dtype).read() for folder in folders]
 
@@ -381,7 +381,7 @@ class Pieces:
 
         One in which no row was made from another image, or a new one.
         """
-        from longshot.models.features.growing import GrowingArray
+        from longshot.models.features.cache import GrowingArray
 
         request, rows = self.request, self.request.wanted_rows
         for array in self.writable:

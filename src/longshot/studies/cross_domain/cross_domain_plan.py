@@ -12,8 +12,8 @@ from pydantic import Field
 
 from longshot.base import UserError, count, first
 from longshot.data import class_branches, take_branch
+from longshot.studies.engine.comparisons import AsList, Names, Number, StudySettings, Text, in_order
 from longshot.studies.engine.presets import get_study
-from longshot.studies.engine.settings import AsList, Names, Number, StudySettings, Text, in_order
 from longshot.tasks import AnyShape, FixedShape, Split
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from longshot.base import Record, UserError, nearest_name, read_record, with_engine, with_executor
+from longshot.studies.engine.comparisons import StudySettings
 from longshot.studies.engine.recipe import Datasets, get_recipe, given_datasets, recipe_modules
-from longshot.studies.engine.settings import StudySettings
 from longshot.studies.engine.study_folder import StudyEstimate, StudyJob, StudyOutcome
 
 _DEEPEST = 20  # files that extend one another

@@ -28,7 +28,7 @@ from longshot.base import (
     write_json,
 )
 from longshot.data import Dataset
-from longshot.studies.engine.settings import StudySettings
+from longshot.studies.engine.comparisons import StudySettings
 from longshot.tasks import Testbed
 
 if TYPE_CHECKING:

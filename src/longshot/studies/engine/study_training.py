@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import AfterValidator, ConfigDict
 
 from longshot.base import Record, UserError, hash_json
-from longshot.studies.engine.settings import Text
+from longshot.studies.engine.comparisons import Text
 
 if TYPE_CHECKING:
     from longshot.data import Dataset

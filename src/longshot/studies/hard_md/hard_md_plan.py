@@ -10,10 +10,9 @@ from longshot.base import UserError, count
 from longshot.data import Dataset
 from longshot.models import ALIASES, bare_name
 from longshot.reports import Sheet
-from longshot.studies.engine.comparisons import Comparison, Side
+from longshot.studies.engine.comparisons import Comparison, Side, method_calls
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.recipe import say_class_split
-from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.study_tables import published_paper
 from longshot.studies.engine.study_training import StudyTraining
 from longshot.studies.hard_md.hard_md_testbeds import (

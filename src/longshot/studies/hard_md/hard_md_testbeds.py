@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 from pydantic import Field, model_validator
 
 from longshot.base import UserError
-from longshot.studies.engine import settings as kinds
+from longshot.studies.engine import comparisons as kinds
 from longshot.studies.engine.comparisons import Draw
 from longshot.studies.engine.study_training import NetworkSettings, check_options, slug
 from longshot.tasks import RULE_SETS, find_spec_file, objects_attribute

@@ -22,9 +22,8 @@ from longshot.studies.engine.claims import (
     paired,
     unpaired,
 )
-from longshot.studies.engine.comparisons import Draw, Side
+from longshot.studies.engine.comparisons import Counts, Draw, Number, Side, Text
 from longshot.studies.engine.lab import Lab
-from longshot.studies.engine.settings import Counts, Number, Text
 from longshot.studies.semantic.semantic_common import (
     KINDS,
     MethodScores,

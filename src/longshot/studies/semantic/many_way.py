@@ -15,10 +15,9 @@ from pydantic import Field
 from longshot.base import Floats, UserError
 from longshot.reports import published
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, clean_mean, of_values, some
-from longshot.studies.engine.comparisons import Comparison, Draw, Side
+from longshot.studies.engine.comparisons import Comparison, Counts, Draw, Side, Ways
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.recipe import OneDataset, Recipe
-from longshot.studies.engine.settings import Counts, Ways
 from longshot.studies.engine.study_page import Drawings, Picture
 from longshot.studies.engine.study_tables import TableColumn, TableFile, score_table
 from longshot.studies.semantic.semantic_common import (

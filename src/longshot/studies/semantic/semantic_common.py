@@ -19,8 +19,8 @@ from longshot.models import find_variant, get_method
 from longshot.reports import PublishedNumber, Sheet, heads, published, row
 from longshot.statistics import Rolling, plus_minus, quantile_bins, rolling_mean
 from longshot.studies.engine.claims import Measured, NotMeasured, clean_mean, of_values
+from longshot.studies.engine.comparisons import Methods, StudySettings, Text, method_calls
 from longshot.studies.engine.lab import numbers
-from longshot.studies.engine.settings import Methods, StudySettings, Text, method_calls
 from longshot.studies.engine.study_page import axes_of, means_and_halves
 from longshot.studies.engine.study_tables import TableColumn, TableRow
 

@@ -21,7 +21,7 @@ from longshot.data import Dataset
 from longshot.reports import Cloud, Sheet, SheetCell, clouds, heads, row
 from longshot.statistics import Correlation, bounds_text, correlation, holm
 from longshot.studies.engine.claims import LEVEL, Claim, Measured, NotMeasured, of_correlation, of_resamples
-from longshot.studies.engine.comparisons import Comparison, Draw, Side
+from longshot.studies.engine.comparisons import Comparison, Draw, Side, method_calls
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
 from longshot.studies.engine.recipe import (
     GivenDataset,
@@ -30,7 +30,6 @@ from longshot.studies.engine.recipe import (
     say_class_split,
     with_class_split,
 )
-from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.study_page import Drawings, Picture, on_both
 from longshot.studies.engine.study_tables import Fact, TableFile
 from longshot.studies.transfer.settings import CorrelationSettings

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, Field
 
-from longshot.studies.engine import settings as kinds
+from longshot.studies.engine import comparisons as kinds
 
 Method: TypeAlias = Literal["maml", "anil", "protonet", "multiclass", "finetune"]
 METHODS: tuple[str, ...] = get_args(Method)  # the paper's order; Finetune is in its table 1 only

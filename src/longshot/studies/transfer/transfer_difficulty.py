@@ -35,9 +35,16 @@ from longshot.studies.engine.study_page import Drawings
 from longshot.studies.engine.study_tables import TableFile
 from longshot.studies.engine.study_training import slug
 from longshot.studies.transfer import transfer_plan
-from longshot.studies.transfer.certificates import certificates_table, certified
 from longshot.studies.transfer.settings import TransferSettings
-from longshot.studies.transfer.transfer_scores import FIXED, PAIRS, SplitPlace, TransferScores, steepness
+from longshot.studies.transfer.transfer_scores import (
+    FIXED,
+    PAIRS,
+    SplitPlace,
+    TransferScores,
+    certificates_table,
+    certified,
+    steepness,
+)
 from longshot.studies.transfer.transfer_tables import printed_drop, printed_span
 from longshot.tasks import Split, class_embeddings, compare_split
 

@@ -22,6 +22,7 @@ from longshot.data import (
     class_branches,
     take_branch,
 )
+from longshot.studies.engine.comparisons import Ascending, AsList, MethodList, Names, StudySettings, Text
 from longshot.studies.engine.recipe import (
     NAME,
     GivenDataset,
@@ -29,7 +30,6 @@ from longshot.studies.engine.recipe import (
     say_class_split,
     with_class_split,
 )
-from longshot.studies.engine.settings import Ascending, AsList, MethodList, Names, StudySettings, Text
 from longshot.studies.engine.study_training import NetworkSettings, check_options
 from longshot.tasks import shuffled_splits, split_rows, with_splits
 
