@@ -1,6 +1,6 @@
 """Arrays and records as other tools write them: pixels and labels against what went in, or that tool's own loader.
 
-One test per row of docs/checked/import-arrays.md, then what is asked, refused or damaged.
+One test per row of docs/checked/imports.md, then what is asked, refused or damaged.
 """
 
 from __future__ import annotations
