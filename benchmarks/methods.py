@@ -37,7 +37,7 @@ from benchmarks.goals import tell
 from benchmarks.rounds import Ratio, geometric_mean, in_turns, peak_gflops, peak_gigabytes, ratio, timed
 from longshot.base import Ragged, TaskRows, TaskShape
 from longshot.models import Gatherer, Method, feature_method, padded_batches
-from longshot.models.methods.batching import batch_size
+from longshot.models.methods.base import batch_size
 
 _MISSING = "easyfsl is not installed: .venv/bin/pip install --no-deps easyfsl==1.5.0"
 DIM = 640

@@ -10,7 +10,7 @@ from .data import open_dataset as open_dataset  # images and classes from a fold
 from .data import list_datasets as list_datasets  # what is registered here
 from .data import get_dataset as get_dataset  # download a published dataset
 from .tasks import identify_dataset as identify_dataset  # which testbeds and datasets a folder serves
-from .api import show_dataset as show_dataset  # classes, sizes, copies and odd images at a glance
+from .audit import show_dataset as show_dataset  # classes, sizes, copies and odd images at a glance
 from .audit import find_overlap as find_overlap  # what two datasets share
 from .audit import find_suspects as find_suspects  # images whose label is doubtful
 from .models import list_backbones as list_backbones  # what can embed images

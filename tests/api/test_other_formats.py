@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import longshot
-from longshot.audit import Overlap, leave_out_overlap, read_seen
+from longshot.audit import Overlap, leave_out_overlap
 from longshot.base import UserError, write_json
 from longshot.data import registry
-from longshot.models import read_sidecar
+from longshot.models import read_seen, read_sidecar
 from longshot.publish import read_board
 from longshot.studies import study_tables
 from longshot.training import load_state

@@ -12,10 +12,9 @@ from PIL import Image
 
 import longshot
 from longshot.audit import leave_out_overlap
-from longshot.audit.record import recall
 from longshot.base import UserError
 from longshot.cli import cli
-from longshot.data import open_dataset
+from longshot.data import known_copies, open_dataset
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def test_the_same_from_python(two: tuple[str, str], tmp_path: Path) -> None:
         "wordnet": shared.settings["wordnet"],
         "index": "exact",
     }
-    assert recall(shared.a["fingerprint"], shared.b["fingerprint"]) is not None
+    assert known_copies(shared.a["fingerprint"], shared.b["fingerprint"])[0] is not None
     out = tmp_path / "up.view.json"
     view, original, variant = leave_out_overlap(
         two[0], tmp_path / "o.json", out=out, classes=True, images=True

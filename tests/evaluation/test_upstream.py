@@ -11,12 +11,11 @@ import pyarrow as pa
 import pytest
 
 import longshot
-from longshot.audit import training_stages
 from longshot.base import Ragged
 from longshot.evaluation import Results, judges_in, leaks_in
 from longshot.evaluation.provenance import unleaked_accuracy
 from longshot.evaluation.views import say_judges
-from longshot.models import get_network, save_checkpoint
+from longshot.models import get_network, save_checkpoint, training_stages
 from longshot.tasks import Testbed
 
 TRAINED = ("round/crimson", "round/gold", "square/teal")

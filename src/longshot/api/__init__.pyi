@@ -1,7 +1,5 @@
 """What other rooms may use of this one, a line each."""
 
-from .dataset_sheet import DatasetSheet as DatasetSheet  # What there is to see in a dataset
-from .dataset_sheet import show_dataset as show_dataset  # Look at a dataset: classes, sizes, copies, odd images
 from .installation import doctor as doctor  # What is installed, which extras work, device, cache and sandbox
 from .verbs import estimate as estimate  # What a verb with the same parameters would take in time and disk
 from .verbs import public as public  # `function` as `longshot.name`

@@ -6,6 +6,8 @@ from .copies import copy_groups as copy_groups  # Find the groups of copies with
 from .copies import equal_groups as equal_groups  # The groups of equal values
 from .copies import find_copies as find_copies  # The groups of images that a rule keeps apart
 from .copies import say_copies as say_copies  # How many images are copies, in words
+from .dataset_sheet import DatasetSheet as DatasetSheet  # What there is to see in a dataset
+from .dataset_sheet import show_dataset as show_dataset  # Look at a dataset: classes, sizes, copies, odd images
 from .decisions import REVIEW_ENDING as REVIEW_ENDING  # of the file beside a dataset
 from .decisions import Verdict as Verdict  # keep or drop
 from .decisions import decide_images as decide_images  # Store one decision about some images, over any earlier one
@@ -21,15 +23,4 @@ from .find import leave_out_overlap as leave_out_overlap  # Write `dataset` with
 from .find import pair_images as pair_images  # `images(side, keys)` for a page with pictures
 from .decisions import Review as Review  # What is doubtful in a dataset, and what was decided
 from .decisions import review_dataset as review_dataset  # List doubtful labels and copies, or decide about them
-from .leaks import SeenImages as SeenImages  # Images by content
-from .leaks import Stage as Stage  # One training of a network, with its images where they are on record
-from .leaks import TestedImages as TestedImages  # The images that a testbed uses of one dataset
-from .leaks import TrainingStage as TrainingStage  # What a network, or one that it started from, was trained on
-from .leaks import digest_images as digest_images  # Images of a dataset by content
-from .leaks import find_leaks as find_leaks  # What is known of test images and classes that training saw
-from .leaks import published_stage as published_stage  # What is known of a network by the name of its published …
-from .leaks import read_seen as read_seen  # The training images of a network, by stage
-from .leaks import unpack_mask as unpack_mask  # Which test images were seen in training
-from .leaks import write_seen as write_seen  # Write the training images of a network beside its weights
 from .record import Overlap as Overlap  # What two datasets share
-from .leaks import training_stages as training_stages  # What is known of the training of a backbone

@@ -24,13 +24,12 @@ from longshot.base import (
     claim_output,
     deliver_json,
     delivered,
-    find_cached,
     has_json,
     has_parquet,
     read_parquet,
     read_record,
 )
-from longshot.data import RELATIONS, Dataset, SharedClass
+from longshot.data import RELATIONS, Dataset, SharedClass, overlap_name
 from longshot.models import content_of
 
 SCHEMA = pa.schema(
@@ -248,27 +247,14 @@ def check_first_side(overlap: Overlap, dataset: Dataset, file: Path) -> None:
 
 
 def remember(overlap: Overlap) -> Path:
-    """Keep an overlap in the cache, where ``recall`` finds it by the two fingerprints."""
-    path = cache_dir("overlap") / _name(overlap.a["fingerprint"], overlap.b["fingerprint"])
+    """Keep an overlap in the cache, where ``known_copies`` finds it by the two fingerprints."""
+    path = cache_dir("overlap") / overlap_name(overlap.a["fingerprint"], overlap.b["fingerprint"])
     overlap.save(path)
     return path
 
 
-def recall(a: str, b: str) -> tuple[Overlap, bool] | None:
-    """Return what was found between two datasets by fingerprint, and whether it was compared the other way round."""
-    for name, turned in ((_name(a, b), False), (_name(b, a), True)):
-        path = find_cached("overlap", name)
-        if path is not None:
-            return Overlap.load(path), turned
-    return None
-
-
 def _call(path: Path) -> str:
     return f"{{find_overlap(A, B, out={path})}}"
-
-
-def _name(a: str, b: str) -> str:
-    return f"{a[:32]}-{b[:32]}.parquet"
 
 
 def _about(dataset: Dataset) -> dict[str, Any]:

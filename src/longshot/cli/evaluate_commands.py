@@ -240,36 +240,11 @@ def score_command(
     if as_json:
         echo_json(scores.record())
         return
-    print_table([_mean_row(row) for row in scores.means])
+    print_table(scores.mean_rows())
     if scores.paired:
         click.echo()
-        print_table(
-            [_pair_row(row) for row in scores.paired], title=f"'{scores.name}' minus what {against} holds"
-        )
+        print_table(scores.pair_rows(), title=f"'{scores.name}' minus what {against} holds")
     if not scores.checked:
         click.echo(
             "\nThe file names no testbed: only the numbers of tasks and queries could be checked against it."
         )
-
-
-def _mean_row(row: dict[str, Any]) -> dict[str, Any]:
-    from longshot.evaluation import METRICS, SCORES
-    from longshot.statistics import plus_minus
-
-    shown = {key: row[key] for key in ("predictions", "dataset", "tasks")}
-    for metric in SCORES:
-        shown[METRICS[metric].title] = plus_minus(row[metric], row[f"{metric}_half"], digits=2)
-    return shown
-
-
-def _pair_row(row: dict[str, Any]) -> dict[str, Any]:
-    from longshot.statistics import plus_minus
-
-    return {
-        "against": row["against"],
-        "its accuracy %": f"{100 * row['its_accuracy']:.2f}",
-        "difference": plus_minus(row["difference"], row["half"], "points", 2),
-        "wins %": f"{100 * row['wins']:.0f}",
-        "losses %": f"{100 * row['losses']:.0f}",
-        "p (Holm)": f"{row['p_holm']:.3g}",
-    }

@@ -24,8 +24,7 @@ from longshot.base import (
 from longshot.evaluation import METRICS
 
 if TYPE_CHECKING:
-    from longshot.evaluation import ClassChange, Compared, Outcome, RunComparison, RunSeries
-    from longshot.reports import Sheet, SheetCell
+    from longshot.evaluation import ClassChange, Compared, Outcome, RunComparison
 
 EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
 
@@ -89,7 +88,7 @@ def compare_command(
     if as_json:
         echo_json(compared.record())
     else:
-        from longshot.reports import changes_sheet, terminal
+        from longshot.reports import changes_sheet, compared_sheet, terminal
 
         click.echo(terminal(compared_sheet(compared)))
         for pair in compared.pairs if per_class else ():
@@ -220,7 +219,7 @@ def output_kinds() -> dict[str, OutputKind]:
 
 def to_markdown(compared: RunComparison) -> str:
     """Return the tables and what follows from them as Markdown, for a comment on a change."""
-    from longshot.reports import changes_sheet, markdown
+    from longshot.reports import changes_sheet, compared_sheet, markdown
 
     sheets = [compared_sheet(compared), *(changes_sheet(pair) for pair in compared.pairs if pair.classes)]
     lines = [escape_markdown(f"- {line}") for line in (*lines_below(compared), *reasons(compared))]
@@ -248,13 +247,6 @@ def to_junit(compared: RunComparison) -> str:
     return junit("compare", [*cases, *(("missing", series, gone) for series in compared.missing)])
 
 
-def _title(compared: RunComparison) -> str:
-    unit = "in %" if compared.unit == "points" else f"in {compared.unit}"
-    unit += ", lower is better" if METRICS[compared.metric].lower_is_better else ""
-    runs = f"A = {compared.a}, B = {compared.b}" if compared.b else compared.a
-    return f"{runs}; {compared.metric} {unit}"
-
-
 def _failed(compared: RunComparison) -> str:
     failures, unit = compared.failures, compared.unit
     worst = min(failures, key=lambda pair: pair.gain)
@@ -265,52 +257,6 @@ def _failed(compared: RunComparison) -> str:
         + (f"; {len(failures) - 1} more fail" if len(failures) > 1 else "")
         + "."
     )
-
-
-def compared_sheet(compared: RunComparison) -> Sheet:
-    """Return the table of a comparison: both means, their difference with its intervals, and what follows."""
-    from longshot.reports import Column, SheetCell, make_sheet
-    from longshot.statistics import Unit, bounds_text, plus_minus
-
-    shares = compared.unit == "points"
-    unit: Unit = "points" if shares else "plain"
-
-    def mean(pair: Compared, series: RunSeries, value: float) -> SheetCell:
-        mark = compared.leak_marks.get((pair.testbed_hash, series.backbone), "")
-        return SheetCell(plus_minus(value, unit="percent" if shares else "plain", digits=2), note=mark)
-
-    def difference(pair: Compared) -> str:
-        ends = pair.result.difference
-        return bounds_text(ends.mean, ends.low, ends.high, unit, 2)
-
-    def over_classes(pair: Compared) -> SheetCell:
-        wider = pair.notable_over_classes
-        text = (
-            "" if wider is None else bounds_text(wider.mean, wider.low, wider.high, unit, 2).partition(" ")[2]
-        )
-        return SheetCell(text)
-
-    def rates(pair: Compared) -> SheetCell:
-        parts = (pair.result.wins, pair.result.ties, pair.result.losses)
-        return SheetCell(" / ".join(f"{100 * share:.0f}" for share in parts))
-
-    columns = [
-        Column("testbed", lambda pair: pair.testbed),
-        Column("A", lambda pair: str(pair.a)),
-        Column("B", lambda pair: "the same" if pair.a == pair.b else str(pair.b)),
-        Column("tasks", lambda pair: pair.result.n, "count"),
-        Column("mean A", lambda pair: mean(pair, pair.a, pair.result.mean_a), "percent"),
-        Column("mean B", lambda pair: mean(pair, pair.b, pair.result.mean_b), "percent"),
-        Column("B − A", difference, "points"),
-        Column("for other classes", over_classes, "points"),
-        Column("B wins / ties / loses %", rates, "percent"),
-        Column("p", lambda pair: pair.result.p, "p"),
-        Column("p corr.", lambda pair: pair.p_holm, "p"),
-        Column("B is", lambda pair: SheetCell(pair.verdict), "plain"),
-    ]
-    if all(pair.notable_over_classes is None for pair in compared.pairs):
-        columns = [column for column in columns if column.of is not over_classes]
-    return make_sheet(columns, compared.pairs, _title(compared))
 
 
 def _p(value: float) -> str:

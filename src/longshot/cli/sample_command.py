@@ -78,7 +78,7 @@ def command(
     if out is None:
         raise UserError("No file to write to; name one with -o easy.parquet.")
     import longshot
-    from longshot.tasks import describe, is_network_column, say_drops, say_suspects, say_target
+    from longshot.tasks import describe, is_network_column, say_drops, say_suspects
 
     options = {name: value for name, value in options.items() if value != ()}  # repeatable, and not written
     start = time.monotonic()
@@ -98,8 +98,11 @@ def command(
     for name, values in facts.get("measured", {}).items():
         if values["min"] != values["max"] and not is_network_column(name):
             click.echo(f"{name} {values['min']:.4g} to {values['max']:.4g}, mean {values['mean']:.4g}")
-    for line in say_target(testbed.meta["sampler"]):
-        click.echo(line)
+    if testbed.meta["sampler"].get("target"):
+        from longshot.tasks import say_target
+
+        for line in say_target(testbed.meta["sampler"]):
+            click.echo(line)
     for line in say_drops(testbed.meta["sampler"], list(testbed.datasets)):
         click.echo(line)
     for line in filter(None, [say_suspects(testbed), *describe.say_copies(testbed)]):

@@ -304,17 +304,15 @@ def print_hardness(records: Sequence[Mapping[str, Any]], markdown: bool = False,
 
 def hardness_row(record: Mapping[str, Any]) -> dict[str, str]:
     """Make the row of how hard one split is: accuracies in %, the loss in points."""
-    from longshot.statistics import Interval
+    from longshot.tasks import Hardness
 
-    frozen, learnt, loss = (
-        Interval(**record[name]) for name in ("frozen_accuracy", "learnt_accuracy", "transfer_loss")
-    )
+    hardness = Hardness.from_record(record)
     return {
         "split": record["split"],
-        "frozen": frozen.text(),
-        "learnt": learnt.text(),
-        "learnt on others": f"{100 * record['other_accuracy']:.1f}",
-        "transfer loss": loss.text("points"),
+        "frozen": hardness.frozen.text(),
+        "learnt": hardness.learnt.text(),
+        "learnt on others": f"{100 * hardness.other:.1f}",
+        "transfer loss": hardness.transfer_loss.text("points"),
     }
 
 

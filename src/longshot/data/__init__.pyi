@@ -123,6 +123,8 @@ from .trees import is_archive as is_archive  # Tell whether a name is that of an
 from .trees import list_tree as list_tree  # List what lies in a folder, a zip or a tar
 from .stores import decode as decode  # Decode an encoded image into an upright RGB image
 from .class_relations import RELATIONS as RELATIONS  # the strongest first
+from .class_relations import known_copies as known_copies  # Copies that an earlier comparison of two datasets found
+from .class_relations import overlap_name as overlap_name  # The file of the cache with what two datasets share
 from .class_relations import related_classes as related_classes  # Classes that mean the same as the other's
 from .class_relations import read_nouns as read_nouns  # WordNet's nouns, where WordNet is installed
 from .class_relations import SharedClass as SharedClass  # A pair of classes of two datasets, and how they are related

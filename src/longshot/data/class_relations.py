@@ -1,4 +1,7 @@
-"""Classes that two datasets share: by id, by name, by WordNet's synonyms, or one above the other in a hierarchy."""
+"""Classes that two datasets share: by id, by name, by WordNet's synonyms, or one above the other in a hierarchy.
+
+Images that they share are on record where they were compared before.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
-from longshot.base import Record, UserError
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from longshot.base import Record, UserError, find_cached, read_parquet
 from longshot.data import WORDNET_ROOT, Dataset, Taxonomy, find_wordnet, read_wordnet
 
 RELATIONS = ("same", "name", "synonym", "above", "below")  # the strongest first
@@ -266,3 +272,30 @@ def _matches(a: ClassTexts, b: ClassTexts, relation: str) -> list[SharedClass]:
         for text in sorted(texts)
         for other in index.get(text, ())
     ]
+
+
+def overlap_name(a: str, b: str) -> str:
+    """Name the file of the cache that holds what dataset ``a`` shares with ``b``, by their fingerprints."""
+    return f"{a[:32]}-{b[:32]}.parquet"
+
+
+def known_copies(a: str, b: str) -> tuple[pa.Table | None, bool]:
+    """Read the copies, exact and near, that an earlier comparison of two datasets found, by their fingerprints.
+
+    Returns
+    -------
+    tuple
+        The pairs, with columns ``key_a``, ``class_a``, ``key_b`` and ``class_b``, or None where the datasets were not
+        compared; and whether ``b`` was compared with ``a``.
+    """
+    for name, turned in ((overlap_name(a, b), False), (overlap_name(b, a), True)):
+        if (path := find_cached("overlap", name)) is not None:
+            try:
+                pairs = read_parquet(path)
+                return pairs.filter(pc.is_in(pairs["kind"], pa.array(("exact", "near")))), turned
+            except (pa.ArrowException, KeyError, OSError) as error:
+                raise UserError(
+                    f"{path} is no overlap file of Longshot ({' '.join(str(error).split())[:120]})",
+                    "remove it, or compare the datasets anew with {find_overlap(A, B)}",
+                ) from error
+    return None, False

@@ -22,10 +22,9 @@ from longshot.diagnosis.attribute_table import KIND, image_attributes, measured_
 from longshot.diagnosis.looks import find_looks
 from longshot.diagnosis.trials import p_of_mean
 from longshot.statistics import Interval, holm, mean_interval
-from longshot.tasks import FixedShape, MatchedInstances, ShiftedInstances, sample
 
 if TYPE_CHECKING:
-    from longshot import Testbed
+    from longshot import MatchedInstances, ShiftedInstances, Testbed
     from longshot.models import BackboneLike
 
 
@@ -123,6 +122,7 @@ def suggest_attributes(
     >>> ranked[0].tasks
     10
     """
+    from longshot import FixedShape, MatchedInstances, ShiftedInstances, sample
     from longshot.evaluation import spread_accuracies
     from longshot.models import default_networks, embed_rows, feature_method
 

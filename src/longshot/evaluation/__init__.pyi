@@ -15,11 +15,11 @@ from .predictions import write_predictions as write_predictions  # Write a model
 from .results import Results as Results  # What an evaluation measured
 from .results import cell_rows as cell_rows  # The rows of one testbed × backbone × method × seed
 from .run_comparison import compare as compare  # Compare run B with run A task by task
-from .run_inputs import FeatureSource as FeatureSource  # One dataset seen through one or several backbones
+from .units import FeatureSource as FeatureSource  # One dataset seen through one or several backbones
 from .run_inputs import TestbedLike as TestbedLike  # A testbed, or the path of one
 from .run_inputs import open_distinct_testbeds as open_distinct_testbeds  # The testbeds by name
 from .run_inputs import open_methods as open_methods  # The methods behind names and objects, each once
-from .run_inputs import used_rows as used_rows  # The rows that some tasks use, each once, ascending
+from .units import used_rows as used_rows  # The rows that some tasks use, each once, ascending
 from .run_record import read_run as read_run  # The record of a run
 from .run_record import new_run as new_run  # the record of a run in which nothing was measured yet
 from .run_stores import testbed_path as testbed_path  # Where a run keeps its copy of a testbed

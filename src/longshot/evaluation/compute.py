@@ -31,8 +31,7 @@ from longshot.base import (
 )
 from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.metrics.base import Metric, ScoredQueries
-from longshot.evaluation.run_inputs import FeatureSource
-from longshot.evaluation.units import Unit, ragged_list
+from longshot.evaluation.units import FeatureSource, Unit, ragged_list
 from longshot.models import Gatherer, ImageMethod, Method, padded_batches
 
 if TYPE_CHECKING:

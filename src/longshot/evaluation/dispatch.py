@@ -33,8 +33,7 @@ from longshot.base import (
 from longshot.data import ImageStore, Shipment, plan_shipment
 from longshot.evaluation.compute import ImageSource, Work, compute, score_tasks, sent_images, task_metrics
 from longshot.evaluation.metrics.base import WORST_LOSS
-from longshot.evaluation.run_inputs import FeatureSource, used_rows
-from longshot.evaluation.units import Unit
+from longshot.evaluation.units import FeatureSource, Unit, used_rows
 from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise_access, leaves_open
 
 if TYPE_CHECKING:

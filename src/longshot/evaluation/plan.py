@@ -13,7 +13,6 @@ from longshot.base import Floats, Ints, TaskRows, UserError, note, pick_device
 from longshot.evaluation.compute import ImageSource, Work
 from longshot.evaluation.dispatch import validation_split
 from longshot.evaluation.run_inputs import (
-    FeatureSource,
     TestbedLike,
     check_features,
     features_for,
@@ -22,10 +21,9 @@ from longshot.evaluation.run_inputs import (
     open_backbones,
     open_methods,
     open_testbeds,
-    used_rows,
 )
 from longshot.evaluation.run_record import add_entry, add_network, add_testbed
-from longshot.evaluation.units import Unit, chunks
+from longshot.evaluation.units import FeatureSource, Unit, chunks, used_rows
 from longshot.models import (
     Backbone,
     ImageMethod,

@@ -39,7 +39,7 @@ from longshot.base import (
 from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.results import Results, cell_rows
 from longshot.evaluation.verdicts import RunSeries
-from longshot.statistics import compare_many, holm, mean_interval
+from longshot.statistics import compare_many, holm, mean_interval, plus_minus
 from longshot.tasks import Testbed
 
 _META_KEY = b"longshot"
@@ -304,6 +304,28 @@ class PredictionScores:
     def record(self) -> dict[str, Any]:
         """Return all but the rows per task as plain values, for JSON."""
         return {"testbed": self.testbed, "checked": self.checked, "scores": self.means, "paired": self.paired}
+
+    def mean_rows(self) -> list[dict[str, str]]:
+        """Write the means as rows of a table, with half their intervals."""
+        return [
+            {key: row[key] for key in ("predictions", "dataset", "tasks")}
+            | {METRICS[name].title: plus_minus(row[name], row[f"{name}_half"], digits=2) for name in SCORES}
+            for row in self.means
+        ]
+
+    def pair_rows(self) -> list[dict[str, str]]:
+        """Write what they are against every series as rows of a table."""
+        return [
+            {
+                "against": row["against"],
+                "its accuracy %": f"{100 * row['its_accuracy']:.2f}",
+                "difference": plus_minus(row["difference"], row["half"], "points", 2),
+                "wins %": f"{100 * row['wins']:.0f}",
+                "losses %": f"{100 * row['losses']:.0f}",
+                "p (Holm)": f"{row['p_holm']:.3g}",
+            }
+            for row in self.paired
+        ]
 
 
 def score(

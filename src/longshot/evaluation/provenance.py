@@ -21,9 +21,9 @@ from longshot.statistics import mean_interval
 from longshot.tasks import dictionary, of_dataset, places_among, ragged
 
 if TYPE_CHECKING:
-    from longshot.audit import TestedImages
     from longshot.evaluation.plan import EvaluationPlan
     from longshot.evaluation.results import Results
+    from longshot.models import TestedImages
     from longshot.tasks import Testbed
 
 _PACKAGES = ("longshot", "numpy", "torch", "pyarrow", "scipy", "pillow")
@@ -105,11 +105,11 @@ def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
     """Enter into run.json what is known about training and test data that overlap, and warn where they do.
 
     ``run["upstream"][backbone][testbed hash]`` is a list, one entry per dataset of the testbed, see
-    :func:`longshot.audit.find_leaks`. ``run["lineage"][backbone]`` are the network's weights and those that it started
+    :func:`longshot.models.find_leaks`. ``run["lineage"][backbone]`` are the network's weights and those that it started
     from: a judge may be among them.
     """
-    from longshot.audit import find_leaks, training_stages
     from longshot.evaluation.views import leaks_in
+    from longshot.models import find_leaks, training_stages
 
     tested: dict[tuple[str, str], TestedImages] = {}
     for backbone in plan.backbones:
@@ -136,8 +136,8 @@ def record_upstream(run: dict[str, Any], plan: EvaluationPlan) -> None:
 
 def _tested(testbed: Testbed, name: str) -> TestedImages:
     """Return the images a testbed takes from a dataset: their classes and, where known, their digests."""
-    from longshot.audit import SeenImages, TestedImages
     from longshot.data import short_digests
+    from longshot.models import SeenImages, TestedImages
 
     keys, content = testbed.keys(name), testbed.content[name]
     own = of_dataset(testbed.table, name)
@@ -216,7 +216,7 @@ def _mean(values: Floats, number: int, of: int) -> dict[str, float | int | None]
 
 def _leaked_flags(testbed: Testbed, part: str, leaks: Sequence[Mapping[str, Any]]) -> Ragged:
     """Flag the support or query images of every task that leaked."""
-    from longshot.audit import unpack_mask
+    from longshot.models import unpack_mask
 
     images = testbed.column(part)
     flags = np.zeros(len(images.values), np.bool_)

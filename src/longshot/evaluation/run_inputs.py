@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base import Ints, TaskRows, UserError, hash_text, note
+from longshot.base import UserError, hash_text, note
+from longshot.evaluation.units import FeatureSource
 from longshot.models import ImageMethod, Method, get_method, variant_methods
 from longshot.tasks import Testbed, say_changed, straddling_tasks
 
@@ -22,60 +23,6 @@ if TYPE_CHECKING:
 
 
 TestbedLike: TypeAlias = Testbed | str | Path
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureSource:
-    """One dataset seen through one backbone, or through several side by side."""
-
-    backbone: str  # name in the results
-    features: tuple[Features, ...]
-
-    @property
-    def view(self) -> str:
-        """Return the hash of what does not depend on the images in use: dataset's names, networks, dtypes."""
-        return _joined_hash([features.view for features in self.features])
-
-    def hash_of(self, tasks: TaskRows) -> str:
-        """Hash of the features of the images that tasks use, over all backbones; UserError where some have none."""
-        rows = used_rows([tasks])
-        for features in self.features:
-            features.check_used(rows)
-        return _joined_hash([features.hash_of(rows) for features in self.features])
-
-    @property
-    def dim(self) -> int:
-        """Return the numbers per image, over all backbones."""
-        return sum(features.dim for features in self.features)
-
-    def story(self) -> dict[str, Any]:
-        """Describe these features for run.json."""
-        return {
-            "dataset": self.features[0].dataset,
-            "hash": self.view,
-            "dim": self.dim,
-            "networks": [
-                {
-                    "backbone": features.backbone,
-                    "weights_hash": features.weights_hash,
-                    "preprocessing": features.preprocessing,
-                    "dtype": str(features.array.dtype),
-                    "features_hash": features.view,
-                    "identity": features.backbone_identity,
-                    "images": features.identity,
-                }
-                for features in self.features
-            ],
-        }
-
-
-def _joined_hash(hashes: Sequence[str]) -> str:
-    return hashes[0] if len(hashes) == 1 else hash_text(*hashes)
-
-
-def used_rows(tasks: Iterable[TaskRows]) -> Ints:
-    """Return the rows that some tasks use, each once, ascending."""
-    return np.unique(np.concatenate([part.values for each in tasks for part in (each.support, each.query)]))
 
 
 def as_list(parameter: Any) -> list[Any]:

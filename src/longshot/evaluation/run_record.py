@@ -69,7 +69,7 @@ LEVELS = {
 
 
 class RunLeak(LooseRecord):
-    """What training and test data share, as far as it is known; see ``longshot.audit.find_leaks``."""
+    """What training and test data share, as far as it is known; see ``longshot.models.find_leaks``."""
 
     dataset: str
     upstream: str | None

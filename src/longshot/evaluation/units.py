@@ -1,21 +1,24 @@
-"""Units of work: a chunk of one testbed's tasks × backbone × method, its id, its file."""
+"""Units of work: a chunk of one testbed's tasks × backbone × method, its id, its file, the features it reads."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from longshot.base import atomic, hash_json, note
+from longshot.base import Ints, TaskRows, atomic, hash_json, hash_text, note
 from longshot.evaluation.metrics import METRICS
 from longshot.tasks import checksum
+
+if TYPE_CHECKING:
+    from longshot.models import Features
 
 SCHEMA = pa.schema(
     [
@@ -223,3 +226,57 @@ def ragged_list(values: Sequence[np.ndarray[Any, Any]]) -> Any:
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(value) for value in values], out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(values)))
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSource:
+    """One dataset seen through one backbone, or through several side by side."""
+
+    backbone: str  # name in the results
+    features: tuple[Features, ...]
+
+    @property
+    def view(self) -> str:
+        """Return the hash of what does not depend on the images in use: dataset's names, networks, dtypes."""
+        return _joined_hash([features.view for features in self.features])
+
+    def hash_of(self, tasks: TaskRows) -> str:
+        """Hash of the features of the images that tasks use, over all backbones; UserError where some have none."""
+        rows = used_rows([tasks])
+        for features in self.features:
+            features.check_used(rows)
+        return _joined_hash([features.hash_of(rows) for features in self.features])
+
+    @property
+    def dim(self) -> int:
+        """Return the numbers per image, over all backbones."""
+        return sum(features.dim for features in self.features)
+
+    def story(self) -> dict[str, Any]:
+        """Describe these features for run.json."""
+        return {
+            "dataset": self.features[0].dataset,
+            "hash": self.view,
+            "dim": self.dim,
+            "networks": [
+                {
+                    "backbone": features.backbone,
+                    "weights_hash": features.weights_hash,
+                    "preprocessing": features.preprocessing,
+                    "dtype": str(features.array.dtype),
+                    "features_hash": features.view,
+                    "identity": features.backbone_identity,
+                    "images": features.identity,
+                }
+                for features in self.features
+            ],
+        }
+
+
+def _joined_hash(hashes: Sequence[str]) -> str:
+    return hashes[0] if len(hashes) == 1 else hash_text(*hashes)
+
+
+def used_rows(tasks: Iterable[TaskRows]) -> Ints:
+    """Return the rows that some tasks use, each once, ascending."""
+    return np.unique(np.concatenate([part.values for each in tasks for part in (each.support, each.query)]))

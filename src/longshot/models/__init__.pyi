@@ -46,6 +46,17 @@ from .features.pixels_cache import row_positions as row_positions  # Map rows of
 from .features.suspects import SUSPECT_ODDS as SUSPECT_ODDS  # another class is at least so many times as probable
 from .features.suspects import Suspects as Suspects  # The suspected images of a dataset seen through one backbone
 from .features.suspects import suspects_of as suspects_of  # Find the images of a dataset whose label looks wrong
+from .leaks import SeenImages as SeenImages  # Images by content
+from .leaks import Stage as Stage  # One training of a network, with its images where they are on record
+from .leaks import TestedImages as TestedImages  # The images that a testbed uses of one dataset
+from .leaks import TrainingStage as TrainingStage  # What a network, or one that it started from, was trained on
+from .leaks import digest_images as digest_images  # Images of a dataset by content
+from .leaks import find_leaks as find_leaks  # What is known of test images and classes that training saw
+from .leaks import published_stage as published_stage  # What is known of a network by the name of its published …
+from .leaks import read_seen as read_seen  # The training images of a network, by stage
+from .leaks import unpack_mask as unpack_mask  # Which test images were seen in training
+from .leaks import write_seen as write_seen  # Write the training images of a network beside its weights
+from .leaks import training_stages as training_stages  # What is known of the training of a backbone
 from .methods import MethodLike as MethodLike  # whatever serves as a method: a name, a function, a classifier, …
 from .methods import VARIANTS as VARIANTS  # methods as the authors of a paper ran them
 from .methods import feature_method as feature_method  # Make a method where only features are at hand
@@ -63,11 +74,11 @@ from .methods.base import ImageMethod as ImageMethod  # A way to classify querie
 from .methods.base import LOWEST as LOWEST  # the score of a class without support
 from .methods.base import Method as Method  # A way to classify queries from a support set by their features
 from .methods.base import mask_absent as mask_absent  # Set scores of classes without support to −∞
-from .methods.batching import Gatherer as Gatherer  # Reads rows of one or several features arrays
-from .methods.batching import accuracies as accuracies  # Measure the share of right answers of each task
-from .methods.batching import advise_access as advise_access  # Tell the system how a memory-mapped array will be read
-from .methods.batching import padded_batches as padded_batches  # Yield tasks of similar size together as padded tensors
-from .methods.batching import bytes_per_task as bytes_per_task  # Return the memory of one task in a batch
+from .methods.base import Gatherer as Gatherer  # Reads rows of one or several features arrays
+from .methods.base import accuracies as accuracies  # Measure the share of right answers of each task
+from .methods.base import advise_access as advise_access  # Tell the system how a memory-mapped array will be read
+from .methods.base import padded_batches as padded_batches  # Yield tasks of similar size together as padded tensors
+from .methods.base import bytes_per_task as bytes_per_task  # Return the memory of one task in a batch
 from .methods.image_method_checks import IMAGE_CHECKS as IMAGE_CHECKS  # the common test of methods that need …
 from .methods.image_method_checks import IMAGE_TOLERANCE as IMAGE_TOLERANCE  # relative, of scores
 from .methods.image_method_checks import SmallNetwork as SmallNetwork  # Patches, one block of attention, a batch norm

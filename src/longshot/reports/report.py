@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from longshot.base import OutputKind, UserError, claim_output, has_columns, has_json, is_page, starts_with
 from longshot.reports import tables
-from longshot.reports.class_tables import classes, scores_sheet
+from longshot.reports.comparison_tables import classes, scores_sheet
 from longshot.reports.report_data import ReportData
 from longshot.reports.result_tables import WRITERS, is_markdown
 

@@ -101,6 +101,7 @@ from .splits.embeddings import class_embeddings as class_embeddings  # mean feat
 from .splits.embeddings import fit_gaussian as fit_gaussian  # mean and covariance of points
 from .splits.embeddings import gaussian_divergence as gaussian_divergence  # divergence between two Gaussians
 from .splits.embeddings import TreeGap as TreeGap  # how far two graphs over the same classes are apart
+from .splits.hardness import Hardness as Hardness  # how hard the test classes of a split are
 from .splits.make import make_split as make_split  # divide classes into train, validation and test
 from .splits.make import split_kind as split_kind  # which kind of split settings choose
 from .splits.make import sweep_file as sweep_file  # where one split of a sweep goes

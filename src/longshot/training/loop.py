@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from longshot import __version__
-from longshot.audit import write_seen
 from longshot.base import (
     Progress,
     UserError,
@@ -23,7 +22,7 @@ from longshot.base import (
     write_json,
 )
 from longshot.data import Dataset, TaxonomyLike
-from longshot.models import WEIGHTS_FILE, save_checkpoint
+from longshot.models import WEIGHTS_FILE, save_checkpoint, write_seen
 from longshot.statistics import Interval
 from longshot.tasks import Classes, Shape
 from longshot.training.base import Algorithm

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from longshot.audit import SeenImages, Stage, digest_images, published_stage, training_stages
 from longshot.base import (
     Ints,
     Preprocessing,
@@ -23,7 +22,19 @@ from longshot.base import (
     rescale_preprocessing,
 )
 from longshot.data import Dataset, as_dataset
-from longshot.models import Network, cached_pixels, content_of, count_flops, count_parameters, row_positions
+from longshot.models import (
+    Network,
+    SeenImages,
+    Stage,
+    cached_pixels,
+    content_of,
+    count_flops,
+    count_parameters,
+    digest_images,
+    published_stage,
+    row_positions,
+    training_stages,
+)
 from longshot.tasks import Pool, Shape, UniformClasses
 from longshot.training.base import Algorithm, TrainingDefaults, get_algorithm
 from longshot.training.settings import (

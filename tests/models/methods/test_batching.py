@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from longshot.base import Ragged, TaskBatch, TaskRows, TaskShape, task_seeds
 from longshot.models import Gatherer, Method, bytes_per_task, get_method
-from longshot.models.methods.batching import MAX_BATCH, MAX_PADDING, batch_size, plan
+from longshot.models.methods.base import MAX_BATCH, MAX_PADDING, batch_size, plan
 
 CPU = torch.device("cpu")
 SIZES = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(1, 9)), min_size=1, max_size=40)

@@ -8,7 +8,7 @@ import torch
 from forked import ForkServer
 from longshot.base import TaskShape
 from longshot.models import Method, bytes_per_task, get_method, method_class, method_names
-from longshot.models.methods.batching import batch_size
+from longshot.models.methods.base import batch_size
 
 LIMIT = 2 << 30
 NAMES = [name for name in method_names() if issubclass(method_class(name), Method)]
@@ -16,7 +16,7 @@ SHAPES = [(5, 25, 50, 640), (100, 500, 1000, 640), (100, 500, 1000, 2048), (5, 5
 MEASURE = """
 import resource, sys, numpy as np, torch
 from longshot.base.batches import TaskShape
-from longshot.models.methods.batching import Gatherer, batch_size, bytes_per_task
+from longshot.models.methods.base import Gatherer, batch_size, bytes_per_task
 from longshot.models.methods import get_method
 from longshot.base.tasks import Ragged
 from longshot.base.tasks import TaskRows

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from longshot import evaluate, open_dataset, sample
-from longshot.audit import TestedImages, TrainingStage, find_leaks
 from longshot.evaluation import Results
+from longshot.models import TestedImages, TrainingStage, find_leaks
 from longshot.studies import Claim, paired
 from longshot.studies.engine.claims import judge
 from longshot.studies.engine.lab import CleanScores, Scores, say_left_out

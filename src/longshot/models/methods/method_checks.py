@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from longshot.base import Ragged, TaskRows, UserError
-from longshot.models.methods.base import LOWEST, Method
-from longshot.models.methods.batching import Gatherer, padded_batches
+from longshot.models.methods.base import LOWEST, Gatherer, Method, padded_batches
 from longshot.models.methods.own_method import MethodError
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Tables of classes, of one series and of two, and JUnit's XML, which build servers read."""
+"""Tables of classes and of comparisons, of one series and of two, and JUnit's XML, which build servers read."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from longshot.evaluation import ClassChange, ClassScore, Compared, score_classes
+from longshot.evaluation import (
+    METRICS,
+    ClassChange,
+    ClassScore,
+    Compared,
+    RunComparison,
+    RunSeries,
+    score_classes,
+)
 from longshot.reports.frame import Section
 from longshot.reports.pictures import class_names
 from longshot.reports.sections import Request, shown_series
-from longshot.reports.tables import Column, Sheet, make_sheet, series_cell
-from longshot.statistics import TASKS
+from longshot.reports.tables import Column, Sheet, SheetCell, make_sheet, series_cell
+from longshot.statistics import TASKS, Unit, bounds_text, plus_minus
 
 if TYPE_CHECKING:
     from longshot.reports.report_data import ReportData, ReportSeries, ReportTestbed
@@ -103,3 +111,53 @@ def junit(command: str, cases: Sequence[tuple[str, str, str]]) -> str:
         failure = f"><failure message={quoteattr(reason)}>{escape(reason)}</failure></testcase>"
         lines.append(head + (failure if reason else "/>"))
     return "\n".join([*lines, "</testsuite>"]) + "\n"
+
+
+def compared_sheet(compared: RunComparison) -> Sheet:
+    """Return the table of a comparison: both means, their difference with its intervals, and what follows."""
+    shares = compared.unit == "points"
+    unit: Unit = "points" if shares else "plain"
+
+    def mean(pair: Compared, series: RunSeries, value: float) -> SheetCell:
+        mark = compared.leak_marks.get((pair.testbed_hash, series.backbone), "")
+        return SheetCell(plus_minus(value, unit="percent" if shares else "plain", digits=2), note=mark)
+
+    def difference(pair: Compared) -> str:
+        ends = pair.result.difference
+        return bounds_text(ends.mean, ends.low, ends.high, unit, 2)
+
+    def over_classes(pair: Compared) -> SheetCell:
+        wider = pair.notable_over_classes
+        text = (
+            "" if wider is None else bounds_text(wider.mean, wider.low, wider.high, unit, 2).partition(" ")[2]
+        )
+        return SheetCell(text)
+
+    def rates(pair: Compared) -> SheetCell:
+        parts = (pair.result.wins, pair.result.ties, pair.result.losses)
+        return SheetCell(" / ".join(f"{100 * share:.0f}" for share in parts))
+
+    columns = [
+        Column("testbed", lambda pair: pair.testbed),
+        Column("A", lambda pair: str(pair.a)),
+        Column("B", lambda pair: "the same" if pair.a == pair.b else str(pair.b)),
+        Column("tasks", lambda pair: pair.result.n, "count"),
+        Column("mean A", lambda pair: mean(pair, pair.a, pair.result.mean_a), "percent"),
+        Column("mean B", lambda pair: mean(pair, pair.b, pair.result.mean_b), "percent"),
+        Column("B − A", difference, "points"),
+        Column("for other classes", over_classes, "points"),
+        Column("B wins / ties / loses %", rates, "percent"),
+        Column("p", lambda pair: pair.result.p, "p"),
+        Column("p corr.", lambda pair: pair.p_holm, "p"),
+        Column("B is", lambda pair: SheetCell(pair.verdict), "plain"),
+    ]
+    if all(pair.notable_over_classes is None for pair in compared.pairs):
+        columns = [column for column in columns if column.of is not over_classes]
+    return make_sheet(columns, compared.pairs, _title(compared))
+
+
+def _title(compared: RunComparison) -> str:
+    unit = "in %" if compared.unit == "points" else f"in {compared.unit}"
+    unit += ", lower is better" if METRICS[compared.metric].lower_is_better else ""
+    runs = f"A = {compared.a}, B = {compared.b}" if compared.b else compared.a
+    return f"{runs}; {compared.metric} {unit}"

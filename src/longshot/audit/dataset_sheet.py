@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from longshot.audit.copies import CopyGroups, find_copies
 from longshot.base import Ints, count
 from longshot.data import as_dataset, describe_dataset, survey_images, take_rows
 
 if TYPE_CHECKING:
-    from longshot.audit import CopyGroups
     from longshot.data import Dataset, DatasetLike, Survey
 
 _BAR, _BARS = 30, 8  # letters of the longest bar, and bars of class sizes
@@ -173,8 +173,6 @@ def show_dataset(dataset: DatasetLike, *, quick: bool = False) -> DatasetSheet:
 
 def look_at(sheet: DatasetSheet) -> DatasetSheet:
     """Return the sheet with what reading every image shows; copies are looked for among those that can be read."""
-    from longshot.audit import find_copies
-
     dataset = sheet.dataset
     looked = survey_images(dataset)
     readable = np.flatnonzero(looked.widths > 0)

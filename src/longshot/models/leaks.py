@@ -29,6 +29,7 @@ from longshot.base import Bools, Ints, LooseRecord, UserError, atomic, read_parq
 from longshot.data import (
     Dataset,
     image_digests,
+    known_copies,
     pixel_digests,
     read_nouns,
     seen_classes,
@@ -105,7 +106,7 @@ def imagenet_classes() -> tuple[str, ...]:
     >>> len(imagenet_classes()), imagenet_classes()[0]
     (1000, 'n01440764')
     """
-    lines = files("longshot.audit").joinpath("imagenet_1k.txt").read_text("utf-8").splitlines()
+    lines = files("longshot.models").joinpath("imagenet_1k.txt").read_text("utf-8").splitlines()
     return tuple(" ".join(lines[1:]).split())
 
 
@@ -219,8 +220,6 @@ def _hits(
     stage: TrainingStage, seen: SeenImages | None, tested: TestedImages
 ) -> Iterator[tuple[str, str, Bools]]:
     """Test images that one training saw: (level, how it is known, flags [M]), as far as something can be told."""
-    from longshot.audit.record import recall  # imports torch
-
     trained, (origin, left_out) = stage.class_ids, stage.origin
     same = origin == tested.origin
     if seen is not None and tested.images is not None:
@@ -230,10 +229,9 @@ def _hits(
     elif same:
         shared = np.array([trained is None or each in trained for each in tested.classes], np.bool_)
         yield "names", "names", shared[tested.class_of] & ~_among(tested.keys, left_out)
-    recalled = recall(origin, tested.origin) if origin else None
-    if recalled is None:
+    copies, turned = known_copies(origin, tested.origin) if origin else (None, False)
+    if copies is None:
         return
-    copies, turned = recalled[0].copies(), recalled[1]
     for ours, theirs in (("a", "b"), ("b", "a")):
         if same or turned == (ours == "b"):
             usable = ~_among(copies[f"key_{ours}"], left_out)
@@ -268,7 +266,8 @@ def unpack_mask(text: str, size: int) -> Bools:
 
 def training_stages(backbone: str) -> list[Stage]:
     """List what is known of the training of a backbone, or of several side by side, the last stage first."""
-    from longshot.models import SIDECAR_FILE, backbone_parts, read_sidecar
+    from longshot.models.backbones import backbone_parts
+    from longshot.models.networks.checkpoint import SIDECAR_FILE, read_sidecar
 
     stages: list[Stage] = []
     for part in backbone_parts(backbone):

@@ -10,18 +10,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.audit import (
+from longshot.audit import find_overlap, leave_out_overlap
+from longshot.data import Dataset, open_dataset, read_nouns, seen_classes
+from longshot.models.leaks import (
+    Stage,
     TestedImages,
     TrainingStage,
     digest_images,
     find_leaks,
-    find_overlap,
+    imagenet_classes,
+    published_stage,
     read_seen,
+    unpack_mask,
     write_seen,
 )
-from longshot.audit.find import write_view
-from longshot.audit.leaks import Stage, imagenet_classes, published_stage, unpack_mask
-from longshot.data import Dataset, open_dataset, read_nouns, seen_classes
 
 
 def _noise(path: Path, seed: int) -> None:
@@ -129,8 +131,9 @@ def test_near_copies_come_from_an_earlier_comparison(photos: Path, tmp_path: Pat
     assert (
         leak["how"] == "content, near copies" and leak["levels"] == {"near": len(copied)} and len(copied) >= 4
     )
-    without = write_view(tmp_path / "up.view.json", up, find_overlap(up, tested).to_leave_out()[0], [], {})
-    assert find_leaks([_stage(without)], _tested(tested))["images"] == 0
+    find_overlap(up, tested, out=tmp_path / "shared.json")
+    without = leave_out_overlap(up, tmp_path / "shared.json", out=tmp_path / "up.view.json")
+    assert find_leaks([_stage(without.dataset)], _tested(tested))["images"] == 0
 
 
 def test_classes_are_told_by_synset_and_by_name(tmp_path: Path) -> None:
