@@ -105,7 +105,7 @@ def test_sampling_difficult_tasks_runs_few_modules(work: Path, photos: Path) -> 
     unused = {
         *(
             "longshot.base.remote",
-            "longshot.base.scale",
+            "longshot.base.cluster",
             "longshot.data.taxonomy.readers",
         ),
         *(

@@ -382,7 +382,7 @@ def executor() -> Executor:
         return _HERE
     key = choice.on, choice.gpus_per_worker
     if key not in _open:
-        from longshot.base.scale.cluster import join_cluster
+        from longshot.base.cluster import join_cluster
 
         release_executors()  # processors that their workers hold would never come free
         _open[key] = join_cluster(choice.on, choice.gpus_per_worker)

@@ -17,7 +17,7 @@ from longshot.base import (
     print_table,
     verb_options,
 )
-from longshot.cli.sample_command import HEADINGS, word_option
+from longshot.cli.sample_commands import HEADINGS, word_option
 from longshot.tasks import GROUPS
 
 _SAMPLER = ("Shape (how many)", "Classes (which)", "Classes by meaning or looks")  # headings shown on request

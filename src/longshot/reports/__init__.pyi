@@ -5,10 +5,10 @@ from . import frame as frame  # What every page is made with
 from .charts import EstimateRow as EstimateRow  # An estimate with its interval, in the unit of the axis
 from .charts import intervals as intervals  # One row per estimate
 from .charts import percent_axis as percent_axis  # Ticks of 0 to 100 %
-from .comparison_tables import JUNIT_OPENING as JUNIT_OPENING  # What every file of JUnit's XML begins with
-from .comparison_tables import changes_sheet as changes_sheet  # What became of every class from series A to series B
-from .comparison_tables import compared_sheet as compared_sheet  # The table of a comparison of runs
-from .comparison_tables import junit as junit  # Test cases as JUnit's XML
+from .result_tables import JUNIT_OPENING as JUNIT_OPENING  # What every file of JUnit's XML begins with
+from .result_tables import changes_sheet as changes_sheet  # What became of every class from series A to series B
+from .result_tables import compared_sheet as compared_sheet  # The table of a comparison of runs
+from .result_tables import junit as junit  # Test cases as JUnit's XML
 from .data_pages import render_overlap as render_overlap  # The page of what two datasets share
 from .data_pages import render_testbed as render_testbed  # The page of a testbed
 from .data_pages import testbed_sections as testbed_sections  # All sections but the pictures

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from longshot.base import OutputKind, UserError, claim_output, has_columns, has_json, is_page, starts_with
 from longshot.reports import tables
-from longshot.reports.comparison_tables import classes, scores_sheet
 from longshot.reports.report_data import ReportData
-from longshot.reports.result_tables import WRITERS, is_markdown
+from longshot.reports.result_tables import WRITERS, classes, is_markdown, scores_sheet
 
 if TYPE_CHECKING:
     from longshot.reports.pictures import FindImages

@@ -79,7 +79,7 @@ def other_source(folder: Path) -> str:
 def test_a_node_with_another_source_is_refused_with_both_named(
     world: World, start_cluster: Start, tmp_path: Path
 ) -> None:
-    from longshot.base.scale.nodes import source_digest
+    from longshot.base.cluster_nodes import source_digest
 
     cluster = start_cluster(1)
     cluster.add_node(num_cpus=1, env_vars={"PYTHONPATH": other_source(tmp_path)})
@@ -255,7 +255,7 @@ def test_the_command_says_how_to_install_ray(forks: ForkServer, tmp_path: Path) 
     code = (
         "import sys, importlib.util as u\n"
         "find = u.find_spec\n"
-        "import longshot.base.scale.cluster as c\n"
+        "import longshot.base.cluster as c\n"
         "c.find_spec = lambda name: None if name == 'ray' else find(name)\n"
         "import longshot\n"
         "try: longshot.embed('toybox', 'pixels', on='ray')\n"

@@ -14,11 +14,11 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+from longshot.base.cluster_job import LOOK, PATIENCE, Chunk, Hand, Job, Worker
+from longshot.base.cluster_nodes import PINS, Parcels, differences, living_nodes, node_facts, node_name
 from longshot.base.errors import UserError, note
 from longshot.base.errors import count as counted
 from longshot.base.executor import Executor, Key, MapCall, Payload, Result, Results
-from longshot.base.scale.job import LOOK, PATIENCE, Chunk, Hand, Job, Worker
-from longshot.base.scale.nodes import PINS, Parcels, differences, living_nodes, node_facts, node_name
 
 _ASKED = 5  # times that a node is asked whose workers die
 

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from longshot.base.cluster_nodes import living_nodes, node_name, packed, store_full
 from longshot.base.errors import UserError, note
 from longshot.base.errors import count as counted
 from longshot.base.executor import TRIES, MapCall, Tick, UnitsFailed
-from longshot.base.scale.nodes import living_nodes, node_name, packed, store_full
 
 if TYPE_CHECKING:
-    from longshot.base.scale.cluster import RayExecutor
-
+    from longshot.base.cluster import RayExecutor
 
 # ---- in a worker process
 

@@ -1,1 +1,0 @@
-"""Work on a Ray cluster: what `executor` hands to workers on other machines, and how it comes back."""
