@@ -104,17 +104,27 @@ def _grocery_links(root: Path) -> Iterable[tuple[str, Path]]:
         yield str(file.relative_to(root / "test")), file
 
 
-_FRAMES, _STEP = 328, 8  # photographs of a turn, and every which of them is used
+_TURN, _PHOTOS = 0.8, 40  # the first four fifths of a film are used: most films run on after a whole turn
 
 
 def _fruits_links(root: Path) -> Iterable[tuple[str, Path]]:
-    """List every eighth photograph of the first axis, from both parts: a part has some angles only."""
+    """List forty photographs of the first axis, at equal angles, named by the side that they show.
+
+    A film shows one turn and up to a fifth of the next. Two gaps lie between the sides, so that no photograph of one
+    is a neighbour of one of the other. The makers' parts hold some angles each and are taken together.
+    """
     for folder in sorted((root / "Training").iterdir()):
-        for frame in range(0, _FRAMES, _STEP):
-            for part in ("Training", "Test"):
-                file = root / part / folder.name / f"{frame}_100.jpg"
-                if file.is_file():
-                    yield f"{folder.name}/{frame:03}.jpg", file
+        frames: dict[int, Path] = {}
+        for part in ("Training", "Test"):
+            for file in (root / part / folder.name).glob("*_100.jpg"):
+                if file.name.removesuffix("_100.jpg").isdigit():
+                    frames.setdefault(int(file.name.removesuffix("_100.jpg")), file)
+        for number in range(_PHOTOS):
+            frame = int(number * _TURN * (max(frames) + 1) / _PHOTOS)
+            half, place = divmod(number, _PHOTOS // 2)
+            side = "between" if place < 2 else ("front", "back")[half]
+            if frame in frames:
+                yield f"{folder.name}/{side}-{frame:03}.jpg", frames[frame]
 
 
 def _shift(name: str, references: str, queries: str, way: int) -> tuple[SuiteKind, Mapping[str, Any]]:
@@ -123,6 +133,12 @@ def _shift(name: str, references: str, queries: str, way: int) -> tuple[SuiteKin
     return "shifted", {"way": way, "shot": 5, "tasks": _OWN_TASKS, "instances": "shifted", **wheres}
 
 
+def _by_meaning(**choice: str) -> tuple[SuiteKind, Mapping[str, Any]]:
+    """Ask for tasks whose classes are chosen by WordNet."""
+    return "varied", {"shot": 5, "tasks": _OWN_TASKS, "taxonomy": "wordnet", **choice}
+
+
+_QUARTERS = ("0:88.3", "88.3:93.1", "93.1:98.7", "98.7:")  # of the coarsity of 2,000 uniform tasks
 _OWN_TASKS = 100  # of a testbed that one suite alone has
 SMALL = {  # the networks for pictures that have few pixels
     "judges": tuple(f"{judge}(size=128)" for judge in JUDGES),
@@ -174,11 +190,21 @@ RECIPES: dict[str, Recipe] = {
     ),
     "tiny-1": Recipe(
         "Tiny-ImageNet-200: 64-pixel photographs, the 50 validation images of each of its 200 classes, which networks "
-        "trained on ImageNet have not seen; but they know its classes.",
+        "trained on ImageNet have not seen; but they know its classes. Four testbeds are the quarters of uniform tasks "
+        "by WordNet's coarsity, from the finest (coarsity-1) to the coarsest; semantic draws fine-grained tasks in "
+        "which all classes appear about equally often. Networks for photographs saw 128 pixels.",
         "ImageNet's terms: research and education.",
         "Get Tiny-ImageNet-200 from its makers.",
         _tiny_links,
+        settings={"copies": "equal"},
         **SMALL,  # type: ignore[arg-type]
+        further={
+            "semantic": _by_meaning(classes="semantic"),
+            **{
+                f"coarsity-{quarter + 1}": _by_meaning(coarsity=band)
+                for quarter, band in enumerate(_QUARTERS)
+            },
+        },
     ),
     "grocery-1": Recipe(
         "Grocery Store: photographs of 81 fruits, vegetables and packages taken in shops, its test images; classes of "
@@ -195,12 +221,12 @@ RECIPES: dict[str, Recipe] = {
         "MIT",
         "Get Fruits-360 from its makers (github.com/Horea94/Fruit-Images-Dataset).",
         _fruits_links,
-        attributes=lambda name: {"half": "first" if int(name[-7:-4]) < _FRAMES // 2 else "second"},
-        settings={"drop_small": True},
+        attributes=lambda name: {"side": name.split("/")[1].split("-")[0]},
+        settings={"copies": "equal"},  # neighbours on a turntable look like copies
         **SMALL,  # type: ignore[arg-type]
         further={
-            "first-to-second-half": _shift("half", "first", "second", 5),
-            "second-to-first-half": _shift("half", "second", "first", 5),
+            "front-to-back": _shift("side", "front", "back", 5),
+            "back-to-front": _shift("side", "back", "front", 5),
         },
     ),
 }

@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from longshot.base import UserError
 from longshot.explorer import downloads
+from longshot.explorer.board_views import shipped_board_page, shipped_boards, suite_board
 from longshot.explorer.class_views import class_page, run_classes
 from longshot.explorer.compare_views import compare_series
 from longshot.explorer.confusion_views import confusion
@@ -33,7 +34,7 @@ from longshot.explorer.dataset_views import (
     dataset_taxonomy,
 )
 from longshot.explorer.exports import PAGES, export_files, export_folder, zipped
-from longshot.explorer.home_views import home, suite, suite_board, testbed_board
+from longshot.explorer.home_views import home, suite, testbed_board
 from longshot.explorer.library import Item
 from longshot.explorer.map_views import dataset_map, map_colour, map_places
 from longshot.explorer.picture_store import PICTURE_TYPE
@@ -203,6 +204,8 @@ def routes(site: Site, pool: ThreadPoolExecutor) -> list[Route]:
         page("/run/{id}/class", of("run", class_page)),
         page("/compare", lambda request: downloads.or_file(compare_series)(site, request.query_params)),
         page("/board/{id}", of("board", lambda site, item, _: suite_board(site, item))),
+        page("/boards", lambda _: shipped_boards(site)),
+        page("/boards/{name}", lambda request: shipped_board_page(site, request.path_params["name"])),
         page("/suite/{id}", of("suite", lambda site, item, _: suite(site, item))),
         page("/dataset/{id}", of("dataset", dataset_classes)),
         page("/dataset/{id}/images", of("dataset", dataset_images)),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from longshot.base import UserError, count
+from longshot.base import count
 from longshot.explorer.dataset_views import page_of, pager_of
 from longshot.explorer.library import PLURALS, Item
 from longshot.explorer.listing import address
@@ -137,7 +137,8 @@ def home(site: Site, query: Any, cookies: Mapping[str, str]) -> Page:
         if counted[name]
     ]
     # What starts while the page is open appears on it too.
-    return Page("Explorer", sections, counts=counts, live="/live")
+    tabs = [("Here", "/", True), ("Boards", "/boards", False)]
+    return Page("Explorer", sections, counts=counts, tabs=tabs, live="/live")
 
 
 def _ordered(site: Site, runs: list[Item], sort: str, pins: set[str]) -> tuple[list[Item], str]:
@@ -387,24 +388,6 @@ def board_order(data: ReportData, entries: Estimates) -> list[int]:
         return data.series[series].transductive, judged, -len(own), -average
 
     return sorted(range(len(data.series)), key=place)
-
-
-def suite_board(site: Site, item: Item) -> Page:
-    """Show the leaderboard file of a suite: everybody's entries."""
-    from longshot.publish import BenchCard, read_board
-
-    try:
-        board = read_board(item.path / "leaderboard.json")
-    except (UserError, OSError) as error:
-        raise NotThere(f"The leaderboard {item.name} cannot be shown: {error}") from error
-    card = BenchCard(
-        suite=board.suite, version=board.version, about="", kinds={}, entries=(), board=board, beds=()
-    )
-    sections = [everybody(site, dict(board.testbeds)), bed_section(site, dict(board.testbeds))]
-    if board.entries:
-        sections.insert(0, Section("board", "Leaderboard", {"sheet": card.board_sheet()}, "sheet"))
-    counts = [f"suite {board.suite} {board.version}", count(len(board.entries), "entry", "entries")]
-    return Page(item.name, sections, counts=counts, crumbs=crumbs_of(item))
 
 
 def suite(site: Site, item: Item) -> Page:

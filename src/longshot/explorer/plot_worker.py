@@ -209,6 +209,14 @@ def training_sections(path: str) -> list[dict[str, Any]]:
     return _rendered([training_section(read_trainings([path]))], None)
 
 
+def board_sections(suite: str, path: str) -> list[dict[str, Any]]:
+    """Show a board of a suite: the file at ``path``, or the one that comes with the suite or with each of a group."""
+    from longshot.publish import bench, card_of, open_suite, read_board
+
+    card = card_of(open_suite(suite), read_board(path)) if path else bench([], suite=suite, board=True)
+    return _rendered(card.sections(), None)
+
+
 def suspects(path: str) -> list[dict[str, Any]]:
     """Find images whose label looks wrong by one network's features of a dataset."""
     from longshot.models import SUSPECT_ODDS, Features, suspects_of
@@ -391,6 +399,7 @@ def main() -> None:
         "run": lambda: run_sections(job["path"], job["run"]),
         "testbed": lambda: testbed_sections(job["path"]),
         "training": lambda: training_sections(job["path"]),
+        "board": lambda: board_sections(job["suite"], job["path"]),
         "verify": lambda: verify_release(job["path"]),
         "why": lambda: explain_tasks(job["path"], job["task"]),
         "episodes": lambda: draw_episodes(job["settings"]),

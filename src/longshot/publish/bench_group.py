@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,22 +13,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from longshot.base import Floats, count
-from longshot.publish.board_plots import agreement, agreement_sections, curves_section
+from longshot.publish.board_plots import agreement, agreement_sections, curves_section, group_curves
 from longshot.publish.suite import KINDS, SuiteKind
-from longshot.reports import Column, Section, Sheet, SheetCell, make_sheet, markdown, write_page
+from longshot.reports import Column, Section, Sheet, SheetCell, markdown, write_page
 from longshot.statistics import mean_interval, meta_dataset_ranks, plus_minus
 
 if TYPE_CHECKING:
     from longshot.publish.bench_suite import BenchCard
-    from longshot.publish.leaderboard import Entry
+    from longshot.publish.leaderboard import Entry, Leaderboard
     from longshot.publish.suite import Suite
 
 _NOTE = (
     "Accuracy in %, means over suites, ± half the 95 % interval for other tasks of these classes. The drop is from the "
     "uniform tasks to the same queries with difficult supports, in points. A rank is taken on every testbed by "
     "Meta-Dataset's rule (whoever is not outside the joint interval shares it) and averaged within a setting; networks "
-    "that judged a testbed of a suite have none in it (†)."
+    "that judged a testbed have none (†). Times are those of each entry's own machine."
 )
+_PARTIAL = (
+    " Means and ranks are over the same {suites} for all: a row below the line lacks some of them, named in it, and "
+    "has neither."
+)
+_SIZE = re.compile(r"\(size=\d+\)$")
 
 _APART = ("ladder", "shifted", "varied")  # kinds whose testbeds ask different things
 
@@ -38,11 +45,7 @@ class SeriesOverSuites(NamedTuple):
     method: str
     setting: str
     entries: dict[str, Entry]  # suite → its entry there
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Return what makes rows of several suites one series."""
-        return self.model, self.method, self.setting
+    lacks: tuple[str, ...]  # the suites that it was not measured on
 
 
 # What a suite's card says of an entry: mean, half width, and whether the network was a judge.
@@ -76,15 +79,17 @@ class GroupCard:
         return self._summary(lambda card: card.board.entries, f"Leaderboard: {self.group}")
 
     def _summary(self, entries: Callable[[BenchCard], Sequence[Entry]], title: str) -> Sheet:
-        ranks = {card.suite: entry_ranks(card.board.entries) for card in self.cards}
-        series = series_over_suites(self.cards, entries)
-        mean_ranks = {each.key: _mean_rank(each, ranks) for each in series}
+        ranks = {board.suite: entry_ranks(board.entries) for board in comparable_boards(self.cards)}
+
+        def rank(series: SeriesOverSuites) -> float | None:
+            return None if series.lacks else _mean_rank(series, ranks)
+
         columns = [
             Column("model", lambda each: each.model),
             Column("method", lambda each: each.method),
             Column("setting", lambda each: SheetCell(each.setting, look="tag")),
-            Column("suites", lambda each: len(each.entries), "count"),
-            Column("rank", lambda each: mean_ranks[each.key], "plain", 1, "lower"),
+            *([Column("suites", self._suites)] if len(self.cards) > 1 else []),
+            Column("rank", rank, "plain", 1, "lower"),
             *(
                 Column(kind, partial(self._over_suites, "percent", partial(_of_kind, kind)), "percent", 1)
                 for kind in KINDS
@@ -92,16 +97,56 @@ class GroupCard:
             ),
             Column("drop", partial(self._over_suites, "points", _drops), "points", 1),
             Column("fails at", self._worst, "percent"),
+            *(
+                Column(head, partial(_cost, cost), "plain", 3, "lower")
+                for head, cost in (
+                    ("ms/image", "milliseconds_per_image"),
+                    ("ms/task", "milliseconds_per_task"),
+                )
+            ),
         ]
-        # A series without a rank is a judge somewhere on every testbed.
-        series.sort(key=lambda each: (each.setting == "transductive", mean_ranks[each.key] or math.inf))
-        absent = "".join(f" {suite.name} is left out: its images are not here." for suite in self.missing)
-        return make_sheet(columns, series, title, note=_NOTE + absent, labels=3)
+        # A series without a rank is a judge somewhere, or was not measured everywhere.
+        series = sorted(series_over_suites(self.cards, entries), key=lambda each: rank(each) or math.inf)
+        blocks: list[list[list[SheetCell]]] = [[], [], []]
+        for each in series:
+            block = 2 if each.lacks else int(each.setting == "transductive")
+            blocks[block].append([column.cell(each) for column in columns])
+        note = _NOTE + (_PARTIAL.format(suites=count(len(self.cards), "suite")) if blocks[-1] else "")
+        note += "".join(f" {suite.name} is left out: its images are not here." for suite in self.missing)
+        return Sheet(
+            title, columns, [block for block in blocks if block], note + self._sizes(series), labels=3
+        )
+
+    def _suites(self, series: SeriesOverSuites) -> SheetCell:
+        """Say on how many suites a series was measured, and on which or not on which."""
+        words = f"{len(series.entries)} of {len(self.cards)}"
+        if series.lacks:
+            few = len(series.entries) < len(series.lacks)
+            words += f": {', '.join(series.entries)}" if few else f", not {', '.join(series.lacks)}"
+        return SheetCell(words, value=len(series.entries))
+
+    @staticmethod
+    def _sizes(series: Sequence[SeriesOverSuites]) -> str:
+        """Name the suites on which networks saw another size than their own."""
+        sizes: dict[str, set[str]] = {}
+        for each in series:
+            for suite, entry in each.entries.items():
+                if entry.model != each.model:
+                    sizes.setdefault(entry.model.removeprefix(each.model), set()).add(suite)
+        return "".join(
+            f" On {', '.join(sorted(suites))} networks that have a size of their own ran with {size[1:-1]}."
+            for size, suites in sizes.items()
+        )
 
     def _over_suites(
         self, unit: Literal["percent", "points"], estimates: _Estimates, series: SeriesOverSuites
     ) -> SheetCell | None:
-        """Average the estimates within each suite, then the suites; marked where the network judged one of them."""
+        """Average the estimates within each suite, then the suites; marked where the network judged one of them.
+
+        A series that lacks a suite has no average: it would be one of easier or harder tasks than those of others.
+        """
+        if series.lacks:
+            return None
         per_suite: list[tuple[float, float]] = []
         judged = False
         for card in self.cards:
@@ -130,7 +175,7 @@ class GroupCard:
 
     def agreements(self) -> list[Sheet]:
         """Return how far rankings agree between kinds of testbeds, and between suites."""
-        boards = [card.board for card in self.cards]
+        boards = comparable_boards(self.cards)
         by_suite = {board.suite: [(board.suite, name) for name in board.testbeds] for board in boards}
         by_kind = beds_by_kind(self.cards)
         sheets = [agreement("kinds of tasks", boards, by_kind), agreement("suites", boards, by_suite)]
@@ -149,19 +194,25 @@ class GroupCard:
     def page(self) -> str:
         """Render the card as an HTML page, with those of every suite."""
         sections = [Section("card", "Card", {"sheet": self.sheet()}, "sheet")] if self.entries else []
-        sections.append(Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"))
-        sections += agreement_sections(self.agreements())
+        sections += self.sections()
         for card in self.cards:
-            sections.append(
-                Section(f"suite-{card.suite}", card.suite, {"sheet": card.board_sheet()}, "sheet")
-            )
-            sections += curves_section(card.ladder, card.board)
+            own = Section(f"suite-{card.suite}", card.suite, {"sheet": card.board_sheet()}, "sheet")
+            sections += [own, *curves_section(card.ladder, card.board)]
         counts = [
             count(len(self.cards), "suite"),
             count(len(self.entries), "entry", "entries") + " measured now",
         ]
         beds = tuple(bed for card in self.cards for bed in card.beds)
         return write_page(f"Bench: {self.group}", sections, counts=counts, sortable=True, beds=beds)
+
+    def sections(self) -> list[Section]:
+        """Return what a page shows of the boards together: ranks and costs, accuracy up the ladder, agreement."""
+        boards = zip((card.ladder for card in self.cards), comparable_boards(self.cards), strict=True)
+        return [
+            Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"),
+            *group_curves(list(boards)),
+            *agreement_sections(self.agreements()),
+        ]
 
     def record(self) -> dict[str, Any]:
         """Return the card as plain values, for JSON."""
@@ -170,6 +221,14 @@ class GroupCard:
             "missing": [suite.name for suite in self.missing],
             "suites": [card.record() for card in self.cards],
         }
+
+
+def _cost(name: str, series: SeriesOverSuites) -> SheetCell | None:
+    """Average what a series cost on its suites, where all were timed."""
+    costs = [getattr(entry, name) for entry in series.entries.values()]
+    if None in costs:
+        return None
+    return SheetCell(f"{np.mean(costs):.3g}", value=float(np.mean(costs)))
 
 
 def _of_kind(kind: SuiteKind, card: BenchCard, entry: Entry) -> list[tuple[float, float, bool]]:
@@ -199,13 +258,43 @@ def beds_by_kind(cards: Sequence[BenchCard]) -> dict[str, list[tuple[str, str]]]
 def series_over_suites(
     cards: Sequence[BenchCard], entries: Callable[[BenchCard], Sequence[Entry]]
 ) -> list[SeriesOverSuites]:
-    """Gather the entries of several suites by model, method and setting."""
-    series: dict[tuple[str, str, str], SeriesOverSuites] = {}
+    """Gather the entries of several suites by model, method and setting.
+
+    A network at another size than its own, as ``net(size=128)`` on a suite of small pictures, belongs to the series
+    ``net`` where the suite has no other entry of it. Several entries of one name on a suite are several series.
+    """
+    own_names = {(e.model, e.method, card.suite) for card in cards for e in entries(card)}
+    models = {model for model, _, _ in own_names}
+    series: dict[tuple[str, str, str, int], dict[str, Entry]] = {}
     for card in cards:
+        numbers: Counter[tuple[str, str, str]] = Counter()
         for entry in entries(card):
-            key = (entry.model, entry.method, entry.setting)
-            series.setdefault(key, SeriesOverSuites(*key, {})).entries[card.suite] = entry
-    return list(series.values())
+            plain = _SIZE.sub("", entry.model)
+            borrowed = plain in models and (plain, entry.method, card.suite) not in own_names
+            key = (plain if borrowed else entry.model, entry.method, entry.setting)
+            series.setdefault((*key, numbers[key]), {})[card.suite] = entry
+            numbers[key] += 1
+    return [
+        SeriesOverSuites(
+            model, method, setting, own, tuple(card.suite for card in cards if card.suite not in own)
+        )
+        for (model, method, setting, _), own in series.items()
+    ]
+
+
+def comparable_boards(cards: Sequence[BenchCard]) -> list[Leaderboard]:
+    """Return the boards with the series that all of them have, each called by one name everywhere."""
+    series = [each for each in series_over_suites(cards, lambda card: card.board.entries) if not each.lacks]
+    return [
+        card.board.model_copy(
+            update={
+                "entries": tuple(
+                    each.entries[card.suite].model_copy(update={"model": each.model}) for each in series
+                )
+            }
+        )
+        for card in cards
+    ]
 
 
 def entry_ranks(entries: Sequence[Entry]) -> dict[tuple[str, str, str], list[float]]:
@@ -226,9 +315,9 @@ def entry_ranks(entries: Sequence[Entry]) -> dict[tuple[str, str, str], list[flo
 def _mean_rank(
     series: SeriesOverSuites, ranks: dict[str, dict[tuple[str, str, str], list[float]]]
 ) -> float | None:
-    """Average the ranks of a series, each suite counting the same."""
-    own = [ranks[suite][entry.key] for suite, entry in series.entries.items() if entry.key in ranks[suite]]
-    return float(np.mean([np.mean(places) for places in own])) if own else None
+    """Average the ranks of a series, each suite counting the same; None where it has none in some suite."""
+    own = [ranks[suite].get(entry.key) for suite, entry in series.entries.items()]
+    return float(np.mean([np.mean(places) for places in own if places])) if all(own) else None
 
 
 def _pooled(estimates: Sequence[tuple[float, float]]) -> tuple[float, float]:

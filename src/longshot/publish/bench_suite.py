@@ -118,7 +118,7 @@ class BenchCard:
                 Column(name, partial(score_cell, name, placed[name]), "percent", 2, "higher")
                 for name in placed
             ),
-            COSTS[0],
+            *COSTS,
             Column("measured", lambda entry: entry.when),
             Column("with", lambda entry: f"longshot {entry.longshot}"),
         ]
@@ -140,15 +140,21 @@ class BenchCard:
     def page(self) -> str:
         """Render card and board as an HTML page without any reference to another file."""
         sections = [Section("card", "Card", {"sheet": self.sheet()}, "sheet")] if self.entries else []
-        sections.append(Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"))
-        sections += curves_section(self.ladder, self.board)
-        sections += agreement_sections(self.agreements())
+        sections += self.sections()
         counts = [
             count(len(self.kinds), "testbed"),
             count(len(self.entries), "entry", "entries") + " measured now",
             count(len(self.board.entries), "entry", "entries") + " on the board",
         ]
         return write_page(f"Bench: {self.title}", sections, counts=counts, sortable=True, beds=self.beds)
+
+    def sections(self) -> list[Section]:
+        """Return what a page shows of the board: places and costs, accuracy up the ladder, agreement of rankings."""
+        return [
+            Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"),
+            *curves_section(self.ladder, self.board),
+            *agreement_sections(self.agreements()),
+        ]
 
     def record(self) -> dict[str, Any]:
         """Return the card as plain values, for JSON."""
@@ -371,19 +377,24 @@ def _bench_suite(
     else:
         theirs = [_their_board(suite, Path(each)) for each in merge]
         full_board = extend_board(Path(path), suite, entries, theirs)
-    card = BenchCard(
+    card = card_of(suite, full_board, entries)
+    if out is not None:
+        _write_card(card, Path(out))
+    return card
+
+
+def card_of(suite: Suite, board: Leaderboard, entries: Sequence[Entry] = ()) -> BenchCard:
+    """Make the card of a suite with a board of it; ``entries`` were measured now."""
+    return BenchCard(
         suite=suite.name,
         version=suite.version,
         about=suite.about,
         kinds=dict(suite.kinds),
         entries=tuple(entries),
-        board=full_board,
+        board=board,
         beds=tuple(bed_facts(name, testbed) for name, testbed in suite.testbeds.items()),
         ladder=suite.ladder,
     )
-    if out is not None:
-        _write_card(card, Path(out))
-    return card
 
 
 def _write_card(card: BenchCard | GroupCard, folder: Path) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from longshot.publish.leaderboard import Leaderboard
 
 _RESAMPLES = 1000
+_CURVES = "accuracy against difficulty"
 _AGREEMENT = (
     "Kendall's τ between two rankings of the same {count} series (model × method; judges are left out): 1 is the same "
     "order, −1 the reverse; in brackets the 95 % interval, by a bootstrap over tasks."
@@ -28,23 +29,48 @@ def curves_section(ladder: Mapping[str, tuple[float, float]], board: Leaderboard
 
     ``ladder`` is testbed → that accuracy, and that of guessing; no section where there are less than two.
     """
-    entries, name = board.ordered(), board.suite
-    if len(ladder) < 2 or not entries:
+    if len(ladder) < 2 or not board.entries:
         return []
-    models = list(dict.fromkeys(entry.model for entry in entries))
-    panels: list[tuple[str, str]] = []
-    for method in dict.fromkeys(entry.method for entry in entries):
-        lines = []
-        for entry in (each for each in entries if each.method == method):
-            values = [np.array(entry.scores[bed].accuracies) for bed in ladder]
-            aims = np.repeat([100 * aim for aim, _ in ladder.values()], [len(value) for value in values])
-            colour = models.index(entry.model)
-            lines.append(charts.PlotLine(colour, entry.model, np.concatenate(values), aims))
-        chance = min(guessing for _, guessing in ladder.values())
-        words = {"xlabel": "accuracy that was aimed at (%)", "prefix": f"{name}-{len(panels)}"}
-        panels.append((method, charts.by_value(lines, chance=chance, **words)))
+    models = _models([board])
+    methods = dict.fromkeys(entry.method for entry in board.ordered())
+    panels = [
+        (method, _curves(ladder, board, method, models, f"{board.suite}-{number}"))
+        for number, method in enumerate(methods)
+    ]
     context = {"legend": list(enumerate(models)), "panels": panels}
-    return [Section(f"curves-{name}", f"{name}: accuracy against difficulty", context, "board_curves")]
+    return [Section(f"curves-{board.suite}", f"{board.suite}: {_CURVES}", context, "board_curves")]
+
+
+def group_curves(boards: Sequence[tuple[Mapping[str, tuple[float, float]], Leaderboard]]) -> list[Section]:
+    """Plot the same for several suites, a panel per suite, by the method that stands first on the first board."""
+    plotted = [(ladder, board) for ladder, board in boards if len(ladder) > 1 and board.entries]
+    if not plotted:
+        return []
+    models, method = _models([board for _, board in plotted]), plotted[0][1].entries[0].method
+    panels = [(board.suite, _curves(ladder, board, method, models, board.suite)) for ladder, board in plotted]
+    context = {"legend": list(enumerate(models)), "panels": panels}
+    return [Section("curves", f"{_CURVES[0].upper()}{_CURVES[1:]}, {method}", context, "board_curves")]
+
+
+def _models(boards: Sequence[Leaderboard]) -> list[str]:
+    return list(dict.fromkeys(entry.model for board in boards for entry in board.ordered()))
+
+
+def _curves(
+    ladder: Mapping[str, tuple[float, float]],
+    board: Leaderboard,
+    method: str,
+    models: Sequence[str],
+    prefix: str,
+) -> str:
+    """Plot a line per model over the ladder of a suite."""
+    lines = []
+    for entry in (each for each in board.ordered() if each.method == method):
+        values = [np.array(entry.scores[bed].accuracies) for bed in ladder]
+        aims = np.repeat([100 * aim for aim, _ in ladder.values()], [len(value) for value in values])
+        lines.append(charts.PlotLine(models.index(entry.model), entry.model, np.concatenate(values), aims))
+    chance = min(guessing for _, guessing in ladder.values())
+    return charts.by_value(lines, chance=chance, xlabel="accuracy that was aimed at (%)", prefix=prefix)
 
 
 def rank_correlations(

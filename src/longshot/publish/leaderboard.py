@@ -23,12 +23,11 @@ from longshot.base import (
     read_json,
     write_json,
 )
+from longshot.publish.suite import SHIPPED_BOARD
 
 if TYPE_CHECKING:
     from longshot.publish.suite import Suite
     from longshot.reports import Placed
-
-SHIPPED_BOARD = "leaderboard.json.gz"
 
 
 class TestbedScore(Record):

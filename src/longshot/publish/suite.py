@@ -7,13 +7,15 @@ fetched by URL, or are one's own; a group is several suites under one name.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +45,7 @@ LOOK_ALIKE = ("alike", "semantic", "siblings", "coarsity")
 SuiteKind: TypeAlias = Literal["easy", "uniform", "alike", "difficult", "both", "ladder", "shifted", "varied"]
 KINDS: tuple[SuiteKind, ...] = get_args(SuiteKind)
 _BEDS = "testbeds.parquet"
+SHIPPED_BOARD = "leaderboard.json.gz"
 _HASH = "#sha256="  # after the URL of a suite: the digest of its archive
 
 
@@ -137,6 +140,45 @@ def shipped_suites() -> tuple[str, ...]:
     return tuple(sorted(folder.parent.name for folder in SHIPPED.glob("*/suite.json")))
 
 
+def shipped_groups() -> tuple[str, ...]:
+    """List the groups of suites that come with Longshot."""
+    return tuple(sorted(file.stem for file in SHIPPED.glob("*.json")))
+
+
+class SuiteFacts(NamedTuple):
+    """What comes with Longshot under a name, without its tasks."""
+
+    name: str
+    about: str
+    suites: tuple[str, ...]  # of a group its suites, else the suite itself
+    hashes: frozenset[str]  # contents of all testbeds
+    entries: int  # on the boards
+    stamp: str  # changes with any of the files
+
+
+def suite_facts(name: str) -> SuiteFacts:
+    """Return what is known of a suite or a group that ships, read from its records alone."""
+    return _facts(SHIPPED, name)
+
+
+@lru_cache(64)
+def _facts(folder: Path, name: str) -> SuiteFacts:
+    names = suite_names(name) or [name]
+    records = {each: read_json(SuiteRecord, folder / each / "suite.json", "The suite") for each in names}
+    boards = [
+        gzip.decompress(path.read_bytes())
+        for each in names
+        if (path := folder / each / SHIPPED_BOARD).is_file()
+    ]
+    group = folder / f"{name}.json"
+    about = read_json(_Group, group, "The group of suites").about if group.is_file() else records[name].about
+    hashes = frozenset(bed.content_hash for record in records.values() for bed in record.testbeds)
+    stamp = hashlib.sha256(b"".join(boards) + "".join(sorted(hashes)).encode()).hexdigest()
+    return SuiteFacts(
+        name, about, tuple(names), hashes, sum(len(json.loads(board)["entries"]) for board in boards), stamp
+    )
+
+
 def suite_names(source: str | Path | Sequence[str | Path]) -> list[str] | None:
     """Return the suites of a group by their names; None where ``source`` is a single suite."""
     sources = [source] if isinstance(source, str | Path) else list(source)
@@ -180,7 +222,7 @@ def open_suite(source: str | Path | Sequence[str | Path], methods: Sequence[str]
         if Path(name).is_dir():
             return _from_folder(Path(name), methods)
         if not Path(name).suffix and not Path(name).exists():
-            known_names = [*shipped_suites(), *sorted(file.stem for file in SHIPPED.glob("*.json"))]
+            known_names = [*shipped_suites(), *shipped_groups()]
             hint = nearest_name(name, known_names, "those that come with Longshot are")
             raise UserError(f"There is no suite '{name}', neither by that name nor as a folder; {hint}")
     return _from_files([Path(each) for each in sources], methods)
