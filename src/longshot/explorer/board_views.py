@@ -23,7 +23,8 @@ _SHIPPED = [("Explorer", "/"), ("Boards", "/boards")]
 
 def shipped_boards(site: Site) -> Page:
     """List the suites that come with Longshot, and groups of them."""
-    rows = [suite_facts(name) for name in (*shipped_groups(), *shipped_suites())]
+    every = [suite_facts(name) for name in (*shipped_groups(), *shipped_suites())]
+    rows = [row for row in every if row.entries]
     columns = [
         Column("Suite", lambda row: SheetCell(row.name, link=f"/boards/{row.name}")),
         Column("Testbeds", lambda row: len(row.hashes), "count"),

@@ -6,14 +6,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import longshot
 from longshot.base import UserError
-from longshot.publish import GroupCard
-from longshot.publish.bench_group import entry_ranks
+from longshot.publish import BenchCard, GroupCard, Leaderboard
+from longshot.publish.bench_group import comparable_boards, entry_ranks
+from longshot.publish.leaderboard import Entry, TestbedScore
 from longshot.publish.suite import open_suite, write_suite
 from longshot.statistics import meta_dataset_ranks
 
@@ -125,3 +127,57 @@ def test_without_longshot(photos: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert json.loads(done.stdout) == expected
     assert "Get birds-1 from its makers" in (tmp_path / "plain" / "README.md").read_text()
+
+
+def a_board(suite: str, **means: float) -> BenchCard:
+    """A card of two testbeds with one series for each name, which ends in its accuracy on both."""
+    rng = np.random.default_rng(0)
+    entries = tuple(
+        Entry(
+            model=model.replace("_128", "(size=128)"), identity=model, method="protonet", setting="inductive",
+            scores={
+                bed: TestbedScore(accuracies=tuple(mean + rng.normal(0, 0.01, 20)), half=0.005, class_half=None, judge=False)
+                for bed in ("uniform", "difficult")
+            },
+            milliseconds_per_image=2.0, milliseconds_per_task=None, when="", longshot="",
+        )
+        for model, mean in means.items()
+    )  # fmt: skip
+    beds = {"uniform": "u", "difficult": "d"}
+    board = Leaderboard(suite=suite, version="1", digest=suite, testbeds=beds, entries=entries)
+    return BenchCard(suite, "1", "", {"uniform": "uniform", "difficult": "difficult"}, (), board)
+
+
+def rows_of(cards: tuple[BenchCard, ...]) -> list[dict[str, Any]]:
+    sheet = GroupCard("all", cards).board_sheet()
+    return [
+        {column.head: cell for column, cell in zip(sheet.columns, row, strict=True)} for row in sheet.rows
+    ]
+
+
+def test_means_and_ranks_are_over_the_suites_that_all_rows_share() -> None:
+    """Who was measured on the easier suite alone is named below, without a mean and without a place."""
+    cards = (a_board("easy-1", good=0.9, poor=0.8, brief=0.95), a_board("hard-1", good=0.5, poor=0.4))
+    rows = rows_of(cards)
+    assert [row["model"].text for row in rows] == ["good", "poor", "brief"]
+    assert [row["suites"].text for row in rows] == ["2 of 2", "2 of 2", "1 of 2, not hard-1"]
+    assert rows[0]["uniform"].value == pytest.approx(0.7, abs=0.01)
+    assert [row["rank"].value for row in rows] == [1, 2, None]  # as without the third
+    assert [rows[2][head].text for head in ("uniform", "difficult", "drop")] == ["–"] * 3
+    assert rows[2]["fails at"].text.startswith("easy-1/")
+    note = GroupCard("all", cards).board_sheet().note
+    assert "over the same 2 suites for all" in note
+    assert all(len(board.entries) == 2 for board in comparable_boards(cards))
+
+
+def test_a_network_at_another_size_is_one_series_where_its_own_is_missing() -> None:
+    cards = (a_board("large-1", net=0.9, poor=0.8), a_board("small-1", net_128=0.5, poor=0.4))
+    rows = rows_of(cards)
+    assert [(row["model"].text, row["suites"].text) for row in rows] == [("net", "2 of 2"), ("poor", "2 of 2")]
+    assert "On small-1 networks that have a size of their own ran with size=128." in (
+        GroupCard("all", cards).board_sheet().note
+    )
+    both = (cards[0], a_board("small-1", net_128=0.5, net=0.6, poor=0.4))
+    assert sorted((row["model"].text, row["suites"].text) for row in rows_of(both)) == [
+        ("net", "2 of 2"), ("net(size=128)", "1 of 2, not large-1"), ("poor", "2 of 2"),
+    ]  # fmt: skip
