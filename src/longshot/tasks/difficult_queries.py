@@ -72,18 +72,20 @@ class DifficultQueryInstances(JudgedInstances):
         streams: Streams,
         pool: Pool,
     ) -> tuple[TaskRows, Mapping[str, Any]]:
-        from longshot.tasks.selection.objectives import support_centres
+        from longshot.tasks.selection.objectives import logits, support_centres
 
         plan, support = start.plan, start.support.values
         tables: Sequence[FeatureTable] = getattr(table, "parts", (table,))  # one for each judge
-        centres = [support_centres(each, start, support).cpu().numpy() for each in tables]
+        centres = [support_centres(each, start, support) for each in tables]
+        distances = [judge.classifier[1] or self.distance for judge in self.panel]
 
         def hardest(task: int, slot: int, free: Ints, number: int) -> Ints:
             slots = slice(*plan.slots_of(task))
-            losses = [
-                self._losses(judge, each.gather(free).cpu().numpy(), own[slots], slot - slots.start)
-                for judge, (each, own) in enumerate(zip(tables, centres, strict=True))
+            scores = [
+                logits(each.gather(free), own[slots], distance, self.temperature).log_softmax(-1)  # type: ignore[arg-type]
+                for each, own, distance in zip(tables, centres, distances, strict=True)
             ]
+            losses = [-score[:, slot - slots.start].cpu().numpy() for score in scores]
             combined: Floats = _COMBINED[self.judging](losses, axis=0)
             chosen: Ints = free[np.argsort(-combined, kind="stable")[:number]]
             return chosen
@@ -92,18 +94,3 @@ class DifficultQueryInstances(JudgedInstances):
         per_query = replace(plan, shots=plan.queries)  # what is exchanged are queries
         rows = dialled(per_query, start.query.values, selected.query.values, self.difficulty, streams)
         return replace(selected, query=start.query.with_values(rows)), {}
-
-    def _losses(self, judge: int, images: Floats, centres: Floats, label: int) -> Floats:
-        """Return the cross-entropy [n] of images [n, d] of class ``label`` by prototypes ``centres`` [w, d]."""
-        distance = self.panel[judge].classifier[1] or self.distance
-        if distance == "cosine":
-            images, centres = (
-                part / np.linalg.norm(part, axis=1, keepdims=True).clip(1e-12) for part in (images, centres)
-            )
-            scores = images @ centres.T
-        else:
-            scores = 2 * images @ centres.T - (centres**2).sum(1)  # without ‖q‖², which all classes share
-        scores = scores / self.temperature
-        top = scores.max(1, keepdims=True)
-        losses: Floats = (top + np.log(np.exp(scores - top).sum(1, keepdims=True)))[:, 0] - scores[:, label]
-        return losses

@@ -46,16 +46,7 @@ class JointTable(FeatureTable):
     """Tables of the same rows and classes, their features side by side."""
 
     def __init__(self, parts: Sequence[FeatureTable]) -> None:
-        first = parts[0]
-        super().__init__(
-            first.array,
-            first.offsets,
-            device=first.device,
-            names=first.names,
-            row_block=first.row_block,
-            allowed=first.allowed,
-            twins=first.twins,
-        )
+        vars(self).update(vars(parts[0]))  # rows and classes, and what may be selected
         self.parts = tuple(parts)
 
     @property
@@ -167,20 +158,17 @@ class JointSwapper:
 
     def __init__(self, objective: JointObjective, exchange: Exchange) -> None:
         self.objective = objective
-        parts = zip(objective.objectives, _parts(exchange.table), _columns(objective.widths), strict=True)
-        self.swappers = [
-            each.swapper(replace(exchange, table=part, features=exchange.features[:, own]))
-            for each, part, own in parts
-        ]
+        parts = zip(objective.objectives, _parts(exchange.table), strict=True)
+        self.swappers = [each.swapper(replace(exchange, table=part)) for each, part in parts]
 
     def losses(self, number: int) -> torch.Tensor:
-        """Return the joint loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
+        """Return the joint loss [b, n] with image ``number`` replaced by each row of the class."""
         return self.objective.combine(torch.stack([each.losses(number) for each in self.swappers]))
 
-    def replace(self, number: int, rows: torch.Tensor) -> None:
-        """Put the class's rows [b] in that position."""
+    def replace(self, number: int, places: torch.Tensor) -> None:
+        """Put the images at places [b] of the classes in that position."""
         for each in self.swappers:
-            each.replace(number, rows)
+            each.replace(number, places)
 
 
 def join(

@@ -20,19 +20,16 @@ import numpy as np
 import torch
 
 from longshot.base import Bools, Ints, TaskRows
-from longshot.tasks.selection.feature_table import FeatureTable, by_class, own_places, rounded_shapes
+from longshot.tasks.selection.feature_table import FeatureTable, barred_places, by_class, rounded_shapes
 from longshot.tasks.selection.objectives import COLUMN_BLOCK, Exchange, SelectionObjective
 
 
 def hide_queries(scores: torch.Tensor, table: FeatureTable, tasks: TaskRows, slots: Ints, start: int) -> None:
     """Set −∞ where a row of the block that begins at ``start`` is a query of the slot's own task, or a copy of one."""
-    queries = tasks.slot_query.take(slots)
-    rows = table.barred(queries.values)
-    column, rows = queries.owners[rows >= 0], rows[rows >= 0]
-    position = table.places(int(tasks.plan.classes.values[slots[0]]), rows) - start
-    inside = (position >= 0) & (position < scores.shape[1])
-    lines, places = (torch.from_numpy(part[inside]).to(scores.device) for part in (column, position))
-    scores[lines, places] = -torch.inf
+    lines, places = barred_places(table, tasks, slots)
+    inside = (places >= start) & (places < start + scores.shape[1])
+    index = tuple(torch.from_numpy(part[inside]).to(scores.device) for part in (lines, places - start))
+    scores[index] = -torch.inf
 
 
 def top_rows(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -143,7 +140,7 @@ def _other_images(tasks: TaskRows, first: Ints, second: Ints) -> Bools:
     return np.bincount(task, minlength=len(tasks)) > 0
 
 
-_SWAP_BYTES = 64 << 20  # of candidate losses per query held at a time
+_SWAP_BYTES = 32 << 20  # of queries, classes and candidate losses per query held at a time
 
 
 def greedy_rounds(
@@ -167,10 +164,8 @@ def greedy_rounds(
     for _ in range(rounds):
         before = support.copy()
         for column in range(int(tasks.ways[active].max(initial=0))):
-            for label, groups in _groups(table, tasks, active[tasks.ways[active] > column], column):
-                features = table.whole(label)
-                for members in groups:
-                    _visit(Exchange(table, tasks, support, members, column, features), objective, largest)
+            for members in _groups(table, tasks, active[tasks.ways[active] > column], column):
+                _visit(Exchange(table, tasks, support, members, column), objective, largest)
         task_of_row = np.repeat(tasks.plan.classes.owners, tasks.plan.shots.values)
         active = np.unique(task_of_row[support != before])
         used[active] += 1
@@ -181,45 +176,38 @@ def greedy_rounds(
 
 def _visit(exchange: Exchange, objective: SelectionObjective, largest: bool) -> None:
     """Exchange, one after another, the images of the slot; the support is changed in place."""
-    table, tasks, support, members = exchange.table, exchange.tasks, exchange.support, exchange.members
-    slots = tasks.plan.classes.offsets[members] + exchange.column
-    bounds, label = tasks.plan.support_offsets, int(tasks.plan.classes.values[slots[0]])
-    places = table.places(label, np.stack([support[bounds[s] : bounds[s + 1]] for s in slots]))
+    table, support, labels = exchange.table, exchange.support, exchange.labels[:, None]
+    places = torch.from_numpy(exchange.places()).to(table.device)
+    sizes = table.sizes[labels]
+    barred = np.arange(sizes.max()) >= sizes
+    barred[barred_places(table, exchange.tasks, exchange.slots)] = True
+    taken = torch.from_numpy(barred).to(table.device).scatter_(1, places, True)
     swapper = objective.swapper(exchange)
-    taken = torch.zeros(len(members), len(exchange.features), dtype=torch.bool, device=table.device)
-    for line, slot in enumerate(slots):
-        used = np.concatenate([own_places(table, tasks, int(slot)), places[line]])
-        taken[line, torch.from_numpy(used).to(table.device)] = True
-    lines = torch.arange(len(members), device=table.device)
-    now = torch.from_numpy(places).to(table.device)
-    for number in range(now.shape[1]):
-        taken[lines, now[:, number]] = False
+    for number in range(exchange.shots):
+        taken.scatter_(1, places[:, number : number + 1], False)
         gain = swapper.losses(number)
         gain = (gain if largest else -gain).masked_fill(taken, -torch.inf)
         best = _first_maximum(gain)
         swapper.replace(number, best)
-        now[:, number] = best
-        taken[lines, best] = True
-    chosen = table.rows(label, now.cpu().numpy())
-    for line, slot in enumerate(slots):
-        support[bounds[slot] : bounds[slot + 1]] = chosen[line]
+        places[:, number] = best
+        taken.scatter_(1, best[:, None], True)
+    support[exchange.positions] = table.rows(labels, places.cpu().numpy())
 
 
-def _groups(
-    table: FeatureTable, tasks: TaskRows, active: Ints, column: int
-) -> Iterator[tuple[int, list[Ints]]]:
-    """Yield tasks that share the class at ``column``, in groups of one k and one padded shape that fit in memory."""
+def _groups(table: FeatureTable, tasks: TaskRows, active: Ints, column: int) -> Iterator[Ints]:
+    """Yield tasks in groups of one k, one padded shape and classes of like sizes that fit in memory, by class."""
     slots = tasks.plan.classes.offsets[active] + column
-    shapes = rounded_shapes(tasks)[active]
-    for label in np.unique(tasks.plan.classes.values[slots]):
-        sharing = np.flatnonzero(tasks.plan.classes.values[slots] == label)
-        kinds = np.concatenate([shapes[sharing], tasks.plan.shots.values[slots[sharing], None]], axis=1)
-        groups = []
-        for kind in np.unique(kinds, axis=0):
-            members = active[sharing[(kinds == kind).all(1)]]
-            size = max(1, _SWAP_BYTES // int(kind[1] * table.size(int(label)) * 4))
-            groups += [members[i : i + size] for i in range(0, len(members), size)]
-        yield int(label), groups
+    labels = tasks.plan.classes.values[slots]
+    sizes = table.sizes[labels]
+    octaves = np.log2(sizes).astype(np.int64)
+    kinds = np.column_stack([rounded_shapes(tasks)[active], tasks.plan.shots.values[slots], octaves])
+    for kind in np.unique(kinds, axis=0):
+        members = np.flatnonzero((kinds == kind).all(1))
+        members = members[np.argsort(labels[members], kind="stable")]
+        queries, longest = int(kind[1]), int(sizes[members].max())
+        size = max(1, _SWAP_BYTES // (4 * ((queries + table.dim) * longest + queries * table.dim)))
+        for start in range(0, len(members), size):
+            yield active[members[start : start + size]]
 
 
 def _first_maximum(values: torch.Tensor) -> torch.Tensor:
@@ -243,7 +231,7 @@ def start_weights(
     result = []
     for slot, task in enumerate(tasks.plan.classes.owners):
         label = int(tasks.plan.classes.values[slot])
-        own = own_places(table, tasks, slot)
+        own = barred_places(table, tasks, np.array([slot]))[1]
         if start == "random":
             column = slot - int(tasks.plan.classes.offsets[task])
             stream = np.random.default_rng([*entropy, int(tasks.tasks[task]), column])
@@ -329,8 +317,7 @@ def pool_mask(table: FeatureTable, tasks: TaskRows, slots: Ints) -> torch.Tensor
     """Mark rows of the slots' common class that are not queries of the slot's task [s, n]."""
     label = int(tasks.plan.classes.values[slots[0]])
     mask = np.ones((len(slots), table.size(label)), dtype=bool)
-    for line, slot in enumerate(slots):
-        mask[line, own_places(table, tasks, int(slot))] = False
+    mask[barred_places(table, tasks, slots)] = False
     return torch.from_numpy(mask).to(table.device)
 
 

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from longshot.base import Bools, Ints, Ragged, TaskPlan, TaskRows, UserError, offsets_of
 
 ROW_BLOCK = 4096  # pool rows per product: fixed, so that a score does not depend on how work is divided
+_KEPT_BYTES = 256 << 20  # features up to this size stay in memory, class by class as they are read
 
 
 class FeatureTable:
     """Features ``array`` [N, d] (memory-mapped, float16 or float32) whose class c is rows offsets[c]:offsets[c+1].
 
-    With ``normalize`` every row is scaled to unit length as it is read. Kept in memory: one scale per row
-    and one sum per class that was asked for.
+    With ``normalize`` every row is scaled to unit length as it is read. Kept in memory: one sum per class that was
+    asked for, and the rows of classes that were, where the array is small.
 
     ``allowed`` [N] (true or false) says which rows may be selected. A class then consists of these alone, its
     *places* are counted among them, and sizes, sums and blocks are what they would be without the other rows; only
@@ -50,12 +51,13 @@ class FeatureTable:
         self.device = torch.device(device)
         self.names = names
         self.row_block = row_block
-        self._scale: dict[int, torch.Tensor] = {}
         self._sum: dict[int, torch.Tensor] = {}
+        self._memory: dict[str, torch.Tensor] = {}  # "rows" [N, d], of which classes in ``_filled`` are read
+        self._filled: set[int] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what other processes get; scales and sums are computed anew there."""
-        return {**vars(self), "_scale": {}, "_sum": {}}
+        """Return what other processes get; rows are read and sums are computed anew there."""
+        return {**vars(self), "_sum": {}, "_memory": {}, "_filled": set()}
 
     @property
     def dim(self) -> int:
@@ -77,14 +79,14 @@ class FeatureTable:
             return self.twins[rows]
         return rows if self.allowed is None else np.where(self.allowed[rows], rows, -1)
 
-    def places(self, label: int, rows: Ints) -> Ints:
-        """Return the places in the class of rows of it that may be selected."""
+    def places(self, labels: int | Ints, rows: Ints) -> Ints:
+        """Return the places in a class, or in classes [...], of rows of it that may be selected."""
         among: Ints = rows if self._kept is None else np.searchsorted(self._kept, rows)
-        return among - int(self._bounds[label])
+        return among - self._bounds[labels]
 
-    def rows(self, label: int, places: Ints) -> Ints:
-        """Return the rows at places of the class: the inverse of ``places``."""
-        among = places + int(self._bounds[label])
+    def rows(self, labels: int | Ints, places: Ints) -> Ints:
+        """Return the rows at places of the classes: the inverse of ``places``."""
+        among = places + self._bounds[labels]
         return among if self._kept is None else self._kept[among]
 
     def name(self, label: int) -> str:
@@ -93,12 +95,12 @@ class FeatureTable:
 
     def blocks(self, label: int) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield the class's features, ``row_block`` rows at a time: (place in the class, [n, d] float32)."""
-        if self.normalize:
-            self._scan(label)
-        for start, block in self._raw_blocks(label):
-            if self.normalize:
-                block = block.mul_(self._scale[label][start : start + len(block), None])
-            yield start, block
+        first, last = int(self._bounds[label]), int(self._bounds[label + 1])
+        memory = self._kept_rows(np.array([label]))
+        for start in range(first, last, self.row_block):
+            part = slice(start, min(start + self.row_block, last))
+            rows = part if self._kept is None else self._kept[part]
+            yield start - first, self._read(rows) if memory is None else memory[rows]
 
     def whole(self, label: int) -> torch.Tensor:
         """Return the class's features [n, d] in one tensor."""
@@ -106,46 +108,44 @@ class FeatureTable:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def gather(self, rows: Ints) -> torch.Tensor:
-        """Read the features of any rows: [..., d] float32."""
-        flat = self._read(rows.reshape(-1))
-        if self.normalize:
-            flat = flat.mul_(_inverse_length(flat)[:, None])
-        return flat.reshape(*rows.shape, self.dim)
+        """Return the features of any rows: [..., d] float32."""
+        flat = rows.reshape(-1)
+        memory = self._kept_rows(np.searchsorted(self.offsets, flat, side="right") - 1)
+        index = torch.from_numpy(flat).to(self.device)
+        features = self._read(flat) if memory is None else memory.index_select(0, index)
+        return features.reshape(*rows.shape, self.dim)
 
     def class_sum(self, label: int) -> torch.Tensor:
         """Return the sum of the class's features [d], blocks added in float64 where the device has it; made once."""
-        self._scan(label)
+        if label not in self._sum:
+            total = torch.zeros(self.dim, dtype=_wide(self.device), device=self.device)
+            for _, block in self.blocks(label):
+                total += block.sum(0)
+            self._sum[label] = total
         return self._sum[label]
 
-    def _scan(self, label: int) -> None:
-        """Read a class once for its scales [n] and its sum [d]."""
-        if label in self._sum:
-            return
-        scale = torch.ones(self.size(label), device=self.device)
-        total = torch.zeros(self.dim, dtype=_wide(self.device), device=self.device)
-        for start, block in self._raw_blocks(label):
-            here = scale[start : start + len(block)]
-            if self.normalize:
-                here.copy_(_inverse_length(block))
-            total += here @ block
-        self._scale[label] = scale
-        self._sum[label] = total  # last: another thread that sees the sum may use the scales
-
-    def _raw_blocks(self, label: int) -> Iterator[tuple[int, torch.Tensor]]:
-        first, last = int(self._bounds[label]), int(self._bounds[label + 1])
-        for start in range(first, last, self.row_block):
-            part = slice(start, min(start + self.row_block, last))
-            yield start - first, self._read(part if self._kept is None else self._kept[part])
+    def _kept_rows(self, labels: Ints) -> torch.Tensor | None:
+        """Return features of all rows [N, d], those of the classes filled in; None where they are too many to keep."""
+        if self.array.size * 4 > _KEPT_BYTES:
+            return None
+        if (
+            "rows" not in self._memory
+        ):  # of several threads that come here at once, all go on with the first one's
+            self._memory.setdefault("rows", torch.empty(self.array.shape, device=self.device))
+        memory = self._memory["rows"]
+        for label in {*labels.tolist()} - self._filled:
+            part = slice(int(self.offsets[label]), int(self.offsets[label + 1]))
+            memory[part] = self._read(part)
+            self._filled.add(label)
+        return memory
 
     def _read(self, rows: slice | Ints) -> torch.Tensor:
         # a copy on purpose: the memory map is read-only and torch must never write through it
-        return torch.from_numpy(np.array(self.array[rows])).to(self.device, torch.float32)
-
-
-def _inverse_length(features: torch.Tensor) -> torch.Tensor:
-    """Return 1/‖f‖ per row; a row of zeros stays a row of zeros."""
-    length: torch.Tensor = torch.linalg.vector_norm(features, dim=-1)
-    return length.clamp_min(1e-12).reciprocal()
+        features = torch.from_numpy(np.array(self.array[rows])).to(self.device, torch.float32)
+        if not self.normalize:
+            return features
+        length: torch.Tensor = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
+        return features.mul_(length.clamp_min(1e-12).reciprocal())  # a row of zeros stays a row of zeros
 
 
 def _wide(device: torch.device) -> torch.dtype:
@@ -234,7 +234,7 @@ def rounded_shapes(tasks: TaskRows) -> Ints:
 
 
 def _batch(table: FeatureTable, tasks: TaskRows, members: Ints, width: int, height: int) -> QueryBatch:
-    part = tasks.take(members)
+    part = tasks if len(members) == len(tasks) else tasks.take(members)
     slot_numbers = tasks.plan.classes.with_values(np.arange(tasks.plan.slots)).take(members)
     rows = part.query.padded(0, height)
     label = part.query_label.with_values(part.query_label.values.astype(np.int64)).padded(-1, height)
@@ -253,15 +253,17 @@ def _batch(table: FeatureTable, tasks: TaskRows, members: Ints, width: int, heig
     )
 
 
-def own_rows(table: FeatureTable, tasks: TaskRows, slot: int) -> Ints:
-    """Return the rows that are barred for a slot: its queries that may be selected, or their copies."""
-    rows = table.barred(tasks.slot_query.row(slot))
-    return rows[rows >= 0]
+def barred_rows(table: FeatureTable, tasks: TaskRows, slots: Ints) -> tuple[Ints, Ints]:
+    """Return (line, row) of what is barred for each of the slots: queries that may be selected, or their copies."""
+    queries = tasks.slot_query.take(slots)
+    rows = table.barred(queries.values)
+    return queries.owners[rows >= 0], rows[rows >= 0]
 
 
-def own_places(table: FeatureTable, tasks: TaskRows, slot: int) -> Ints:
-    """Return the places of ``own_rows`` in the slot's class."""
-    return table.places(int(tasks.plan.classes.values[slot]), own_rows(table, tasks, slot))
+def barred_places(table: FeatureTable, tasks: TaskRows, slots: Ints) -> tuple[Ints, Ints]:
+    """Return ``barred_rows`` as (line, place in the slot's class)."""
+    lines, rows = barred_rows(table, tasks, slots)
+    return lines, table.places(tasks.plan.classes.values[slots[lines]], rows)
 
 
 def pool_sizes(table: FeatureTable, tasks: TaskRows) -> Ints:

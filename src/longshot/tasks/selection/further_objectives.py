@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from longshot.base import Ints, TaskRows
-from longshot.tasks.selection.feature_table import FeatureTable, batches, by_class, own_places, own_rows
+from longshot.tasks.selection.feature_table import FeatureTable, barred_places, barred_rows, batches, by_class
 from longshot.tasks.selection.objectives import (
     Distance,
     Exchange,
@@ -31,6 +31,7 @@ from longshot.tasks.selection.objectives import (
     PoolWeights,
     SupportMeasures,
     Swapper,
+    batch_logits,
     class_sums,
     less_queries,
     logits,
@@ -148,7 +149,7 @@ class RidgeObjective:
                 matrix += part.mT @ block
                 vector += part.sum(0)
             return matrix, vector
-        own = table.gather(own_rows(table, tasks, slot))
+        own = table.gather(barred_rows(table, tasks, np.array([slot]))[1])
         share = float(tasks.plan.shots.values[slot]) / (table.size(label) - len(own))
         matrix = self._class_scatter(table, label) - own.mT @ own
         return share * matrix, share * (table.class_sum(label).float() - own.sum(0))
@@ -185,13 +186,14 @@ class RidgeSwapper:
             self.start.append(int(bounds[first + exchange.column] - bounds[first]))
 
     def losses(self, number: int) -> torch.Tensor:
-        """Return the query loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
-        return torch.stack([self._task_losses(i, self.start[i] + number) for i in range(len(self.known))])
+        """Return the query loss [b, n] with image ``number`` replaced by each row of the class."""
+        each = [self._task_losses(i, self.start[i] + number) for i in range(len(self.known))]
+        return torch.nn.utils.rnn.pad_sequence(each, batch_first=True)
 
-    def replace(self, number: int, rows: torch.Tensor) -> None:
-        """Put the class's rows [b] in that position."""
-        for i, row in enumerate(rows):
-            self.known[i][self.start[i] + number] = self.features[row]
+    def replace(self, number: int, places: torch.Tensor) -> None:
+        """Put the images at places [b] of the classes in that position."""
+        for i, row in enumerate(places):
+            self.known[i][self.start[i] + number] = self.features[i][row]
 
     def _task_losses(self, i: int, position: int) -> torch.Tensor:
         images, query, objective = self.known[i], self.query[i][0], self.objective
@@ -199,7 +201,7 @@ class RidgeSwapper:
         cross = query @ images.mT  # [Q, K]
         size = max(1, _SOLVE_BYTES // (4 * len(images) * (len(images) + len(query))))
         parts = []
-        for features in [self.features[at : at + size] for at in range(0, len(self.features), size)]:
+        for features in torch.split(self.features[i], size):
             gram = kernel.repeat(len(features), 1, 1)
             line = features @ images.mT
             line[:, position] = features.square().sum(-1) + objective.penalty
@@ -275,8 +277,7 @@ class Task2VecObjective:
         loss.index_add_(0, task_of_slot, ((residual * size / 2).square() / size).sum(-1))
         accuracy = torch.empty(len(tasks), device=table.device)
         for batch in batches(table, tasks):
-            out = logits(batch.query, slot_tensor(centres, batch), self.distance, self.temperature)
-            out = out.masked_fill(~batch.mask[:, None], -torch.inf)
+            out = batch_logits(batch, slot_tensor(centres, batch), self.distance, self.temperature)
             accuracy[batch.tasks] = query_accuracy(out, batch.label)
         return SupportMeasures(loss, accuracy[None], torch.stack([probe, residual], 1))
 
@@ -321,7 +322,7 @@ class Task2VecObjective:
         """Return w_i/Σw of a block's rows [n]; uniform without weights, 0 at the task's queries."""
         if weights is not None:
             return weights[slot][start : start + count] / weights[slot].sum()
-        own = own_places(table, tasks, slot)
+        own = barred_places(table, tasks, np.array([slot]))[1]
         pool = table.size(int(tasks.plan.classes.values[slot])) - len(own)
         result = torch.full((count,), 1.0 / pool, device=table.device)
         own = own - start
@@ -364,44 +365,38 @@ class Task2VecSwapper:
     """
 
     def __init__(self, objective: Task2VecObjective, exchange: Exchange) -> None:
-        table, column, features = exchange.table, exchange.column, exchange.features
-        part, own = exchange.own_tasks()
+        table, (part, own) = exchange.table, exchange.own_tasks()
         directions = objective.at_support(table, part, own).directions
-        label = int(part.plan.classes.values[part.plan.classes.offsets[0] + column])
-        bounds = part.plan.support_offsets
-        self.squares = features.square()
-        self.information, self.error, self.rows = [], [], []
-        for task in range(len(part)):
+        self.shots, self.places = exchange.shots, torch.from_numpy(exchange.places()).to(table.device)
+        self.squares = [features.square() for features in exchange.features]
+        self.information, self.error = [], []
+        for task, features in enumerate(exchange.features):
             first, last = part.plan.slots_of(task)
-            slot = first + column
             self.information.append(objective._information(features, directions[first:last, 0]))
             self.error.append(directions[first:last, 1] * (last - first) * table.dim / 2)
-            rows = table.places(label, own[bounds[slot] : bounds[slot + 1]])
-            self.rows.append(torch.from_numpy(rows).to(table.device))
-        self.shots = int(part.plan.shots.values[part.plan.classes.offsets[0] + column])
 
     def losses(self, number: int) -> torch.Tensor:
-        """Return the loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
-        return torch.stack([self._task_losses(i, number) for i in range(len(self.rows))])
+        """Return the loss [b, n] with image ``number`` replaced by each row of the class."""
+        each = [self._task_losses(i, number) for i in range(len(self.places))]
+        return torch.nn.utils.rnn.pad_sequence(each, batch_first=True)
 
-    def replace(self, number: int, rows: torch.Tensor) -> None:
-        """Put the class's rows [b] in that position."""
-        for i, row in enumerate(rows):
-            old = int(self.rows[i][number])
-            change = self._embedding(i, int(row)) - self._embedding(i, old)
+    def replace(self, number: int, places: torch.Tensor) -> None:
+        """Put the images at places [b] of the classes in that position."""
+        for i, (old, new) in enumerate(zip(self.places[:, number].tolist(), places.tolist(), strict=True)):
+            change = self._embedding(i, new) - self._embedding(i, old)
             self.error[i] = self.error[i] + change * self._share(i)
-            self.rows[i][number] = row
+        self.places[:, number] = places
 
     def _share(self, i: int) -> float:
         return 1.0 / (len(self.error[i]) * self.shots)
 
     def _embedding(self, i: int, row: int) -> torch.Tensor:
-        """Return φ of one row of the class [way, d]."""
-        return torch.outer(self.information[i][row], self.squares[row])
+        """Return φ of one image of the class [way, d]."""
+        return torch.outer(self.information[i][row], self.squares[i][row])
 
     def _task_losses(self, i: int, number: int) -> torch.Tensor:
-        information, share = self.information[i], self._share(i)
-        error = self.error[i] - share * self._embedding(i, int(self.rows[i][number]))
-        along = (information * (self.squares @ error.mT)).sum(-1)
-        own = information.square().sum(-1) * self.squares.square().sum(-1)
+        information, squares, share = self.information[i], self.squares[i], self._share(i)
+        error = self.error[i] - share * self._embedding(i, int(self.places[i, number]))
+        along = (information * (squares @ error.mT)).sum(-1)
+        own = information.square().sum(-1) * squares.square().sum(-1)
         return (error.square().sum() + 2 * share * along + share**2 * own) / error.numel()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -87,18 +88,57 @@ class SupportMeasures:
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """b tasks that share a class, and k, at one place: what a swapper is made from."""
+    """b tasks with one k at one place, ordered by the class they have there: what a swapper is made from."""
 
     table: FeatureTable
     tasks: TaskRows
     support: Ints  # rows of all tasks, flat over slots
     members: Ints  # [b] positions of the tasks
     column: int  # the place of the class in each task
-    features: torch.Tensor  # [n, d] rows of the class
+
+    @cached_property
+    def slots(self) -> Ints:
+        """Slots [b] of the classes."""
+        return self.tasks.plan.classes.offsets[self.members] + self.column
+
+    @cached_property
+    def labels(self) -> Ints:
+        """Classes [b]."""
+        return self.tasks.plan.classes.values[self.slots]
+
+    @property
+    def shots(self) -> int:
+        """Return k."""
+        return int(self.tasks.plan.shots.values[self.slots[0]])
+
+    @property
+    def positions(self) -> Ints:
+        """Return where the support of the slots stands in ``support`` [b, k]."""
+        return self.tasks.plan.support_offsets[self.slots][:, None] + np.arange(self.shots)
+
+    def places(self) -> Ints:
+        """Return the places [b, k] in the classes of the slots' support."""
+        return self.table.places(self.labels[:, None], self.support[self.positions])
 
     def own_tasks(self) -> tuple[TaskRows, Ints]:
         """Return the b tasks alone, and their support rows."""
         return self.tasks.take(self.members), self.support[self.tasks.support.indices(self.members)]
+
+    @cached_property
+    def features(self) -> list[torch.Tensor]:
+        """Features [n, d] of each task's class; tasks that share a class share them."""
+        classes = {int(label): self.table.whole(int(label)) for label in np.unique(self.labels)}
+        return [classes[label] for label in self.labels.tolist()]
+
+    def products(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Multiply vectors [b, m, d] with all images of each task's class: [b, m, n], 0 behind smaller classes."""
+        longest = max(len(features) for features in self.features)
+        result = torch.zeros(*vectors.shape[:2], longest, device=vectors.device)
+        starts = np.unique(self.labels, return_index=True)[1].tolist()
+        for start, stop in zip(starts, [*starts[1:], len(vectors)], strict=True):
+            features = self.features[start]
+            result[start:stop, :, : len(features)] = vectors[start:stop] @ features.mT
+        return result
 
 
 class SelectionObjective(Protocol):
@@ -135,14 +175,14 @@ class SelectionObjective(Protocol):
 
 
 class Swapper(Protocol):
-    """Exact losses of exchanging one support image, for b tasks that share a class at one place."""
+    """Exact losses of exchanging one support image at one place of b tasks, n the size of the largest class there."""
 
     def losses(self, number: int) -> torch.Tensor:
-        """Return the query loss [b, n] with the slot's image ``number`` replaced by each row of the class."""
+        """Return the query loss [b, n] with image ``number`` replaced by each row of the class; any behind its last."""
         ...
 
-    def replace(self, number: int, rows: torch.Tensor) -> None:
-        """Put the class's rows [b] in that position."""
+    def replace(self, number: int, places: torch.Tensor) -> None:
+        """Put the images at places [b] of the classes in that position."""
         ...
 
 
@@ -151,6 +191,14 @@ def logits(
 ) -> torch.Tensor:
     """Compute the logits of a prototype classifier [B, Q, W]: −‖q − c‖²/τ less the shared ‖q‖², or cos(q, c)/τ."""
     return prototype_scores(query, centres, distance=distance, scale=1.0) / temperature
+
+
+def batch_logits(
+    batch: QueryBatch, centres: torch.Tensor, distance: Distance, temperature: float
+) -> torch.Tensor:
+    """Compute the logits [B, Q, W] of a batch, −∞ where a task has no such class."""
+    out = logits(batch.query, centres, distance, temperature)
+    return out.masked_fill(~batch.mask[:, None, :], -torch.inf)
 
 
 def centre_gradient(
@@ -278,8 +326,7 @@ class PrototypeObjective:
 
     def _fill(self, directions: torch.Tensor, batch: QueryBatch, centres: torch.Tensor) -> torch.Tensor:
         """Write the batch's gradients in their slots; return the logits."""
-        out = logits(batch.query, centres, self.distance, self.temperature)
-        out = out.masked_fill(~batch.mask[:, None, :], -torch.inf)
+        out = batch_logits(batch, centres, self.distance, self.temperature)
         slope = loss_slope(out, batch.label, self.loss)
         finite = out.masked_fill(~batch.mask[:, None, :], 0)  # 0·∞ of a class that is not there
         gradient = centre_gradient(batch.query, centres, finite, slope, self.distance, self.temperature)
@@ -288,70 +335,86 @@ class PrototypeObjective:
 
 
 class PrototypeSwapper:
-    """Tasks ``members`` [b] have class ``features`` [n, d] at ``column`` with one k. An exchange moves one prototype:
-    c' = c + (f_i − f_p)/k, so only one logit per query changes.
+    """An exchange moves one prototype, c' = c + (f_i − f_p)/k, so only one logit per query changes.
 
-    Kept: q·f for all queries and the class's rows [b, Q, n], computed once for all k positions. With z' the changed
-    logit, R = log Σ_{l≠j} exp z_l and s = ±1 (+ for the queries of class j):  p(true) = a·σ(s·(z' − R)),
-    where a = 1 for the queries of class j and exp(z_true − R) for the others.
+    With z' the changed logit, R = log Σ_{l≠j} exp z_l and s = ±1 (+ for the queries of class j):
+    p(true) = a·σ(s·(z' − R)), where a = 1 for the queries of class j and exp(z_true − R) for the others.
+
+    Kept are ``reach`` = −s·h·q·f/k for all queries and rows of the class [b, Q, n], made once for all k positions,
+    and ``level`` = −s·h·q·c [b, Q], with h = 2/τ for squared distances and 1/τ for cosines. Then
+    x = level − reach_p + reach_i is −s·h·q·c', and
+
+    Euclidean: s·(R − z') = x + s·(R + ‖c'‖²/τ).        Cosine: s·(R − z') = x/‖c'‖ + s·R.
     """
 
     def __init__(self, objective: PrototypeObjective, exchange: Exchange) -> None:
-        table, column, features = exchange.table, exchange.column, exchange.features
-        self.objective, self.features = objective, features
+        table, column, self.shots = exchange.table, exchange.column, exchange.shots
+        self.objective, self.exchange = objective, exchange
         part, own = exchange.own_tasks()
         batch = one_batch(table, part)
         centres = slot_tensor(support_centres(table, part, own), batch)
         self.centre = centres[:, column].clone()
-        slots = part.plan.classes.offsets[:-1] + column
-        label = int(part.plan.classes.values[slots[0]])
-        self.shots = int(part.plan.shots.values[slots[0]])
-        bounds = part.plan.support_offsets
-        rows = table.places(label, np.stack([own[bounds[s] : bounds[s + 1]] for s in slots]))
-        self.rows = torch.from_numpy(rows).to(table.device)
+        self.places = torch.from_numpy(exchange.places()).to(table.device)
+        self.images = table.gather(exchange.support[exchange.positions])  # [b, k, d]
+        self.along = exchange.products(self.images)  # f_p·f_i [b, k, n]
+        squares = [features.square().sum(-1) for features in exchange.features]
+        self.square = torch.nn.utils.rnn.pad_sequence(squares, batch_first=True)  # ‖f_i‖² [b, n]
 
-        query = batch.query
-        if objective.distance == "cosine":
-            query = torch.nn.functional.normalize(query, dim=-1)
-        self.query = query
-        self.dots = query @ features.mT  # [b, Q, n]
-        self.square = features.square().sum(-1)
-
-        out = logits(batch.query, centres, objective.distance, objective.temperature)
-        out = out.masked_fill(~batch.mask[:, None, :], -torch.inf)
-        other_classes = out.clone()
-        other_classes[:, :, column] = -torch.inf
-        self.rest = other_classes.logsumexp(-1)  # [b, Q]
+        out = batch_logits(batch, centres, objective.distance, objective.temperature)
         true = out.gather(-1, batch.label.clamp_min(0)[..., None]).squeeze(-1)
+        out[:, :, column] = -torch.inf
+        remainder = out.logsumexp(-1)  # R [b, Q]
         own_class = batch.label == column
-        self.log_factor = torch.where(own_class, 0.0, true - self.rest)
         self.side = torch.where(own_class, 1.0, -1.0)
+        self.fixed = self.side * remainder
+        log_factor = torch.where(own_class, 0.0, true - remainder)
         real = batch.label >= 0
         self.share = real / real.sum(-1, keepdim=True)  # mean over real queries
+        if objective.loss == "error":
+            self.share = self.share * log_factor.exp()
+            self.constant = torch.ones(len(part), 1, device=table.device)
+        else:
+            self.constant = -(self.share * log_factor.masked_fill(~real, 0)).sum(-1, keepdim=True)
+
+        cosine = objective.distance == "cosine"
+        query = torch.nn.functional.normalize(batch.query, dim=-1) if cosine else batch.query
+        factor = self.side * (-1 if cosine else -2) / objective.temperature
+        self.reach = exchange.products(query).mul_(factor[..., None] / self.shots)
+        self.level = self.reach.gather(2, self.places[:, None].expand(-1, query.shape[1], -1)).sum(2)
 
     def losses(self, number: int) -> torch.Tensor:
-        """Return the query loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
+        """Return the query loss [b, n] with image ``number`` replaced by each row of the class."""
         k, objective = self.shots, self.objective
-        base = self.centre - self.features[self.rows[:, number]] / k  # the prototype without that image
-        cross = self.query @ base[..., None]  # [b, Q, 1]
-        along = base @ self.features.mT  # [b, n]
+        base = self.centre - self.images[:, number] / k  # the prototype without that image
+        along = (self.along.sum(1) - self.along[:, number]) / k  # of it
         square = base.square().sum(-1, keepdim=True) + 2 / k * along + self.square / k**2
-        changed = cross + self.dots / k
+        level = self.level - self._reach_of(self.places[:, number])
         if objective.distance == "cosine":
-            changed = changed / square.clamp_min(1e-24).sqrt()[:, None, :]
+            behind = (self.reach + level[..., None]).div_(square.clamp_min(1e-24).sqrt()[:, None, :])
+            behind += self.fixed[..., None]
         else:
-            changed = 2 * changed - square[:, None, :]
-        margin = changed.div_(objective.temperature).sub_(self.rest[..., None]).mul_(self.side[..., None])
+            behind = self.side[..., None] * (square / objective.temperature)[:, None, :]
+            behind += self.reach
+            behind += (level + self.fixed)[..., None]
         if objective.loss == "error":
-            each = 1 - margin.sigmoid_() * self.log_factor.exp()[..., None]
-        else:
-            each = torch.nn.functional.softplus(-margin) - self.log_factor[..., None]
-        return (each * self.share[..., None]).sum(1)
+            return self.constant - behind.neg_().sigmoid_().mul_(self.share[..., None]).sum(1)
+        each = torch.nn.functional.softplus(behind)
+        return each.mul_(self.share[..., None]).sum(1) + self.constant
 
-    def replace(self, number: int, rows: torch.Tensor) -> None:
-        """Put the class's rows [b] in that position."""
-        self.centre += (self.features[rows] - self.features[self.rows[:, number]]) / self.shots
-        self.rows[:, number] = rows
+    def replace(self, number: int, places: torch.Tensor) -> None:
+        """Put the images at places [b] of the classes in that position."""
+        rows = self.exchange.table.rows(self.exchange.labels, places.cpu().numpy())
+        images = self.exchange.table.gather(rows)
+        self.centre += (images - self.images[:, number]) / self.shots
+        self.level += self._reach_of(places) - self._reach_of(self.places[:, number])
+        self.places[:, number], self.images[:, number] = places, images
+        if number < self.shots - 1:  # nobody asks after the last
+            self.along[:, number] = self.exchange.products(images[:, None])[:, 0]
+
+    def _reach_of(self, places: torch.Tensor) -> torch.Tensor:
+        """Return ``reach`` of one image per task [b, Q]."""
+        index = places[:, None, None].expand(-1, self.reach.shape[1], -1)
+        return self.reach.gather(2, index).squeeze(2)
 
 
 OBJECTIVES = ("error", "prototype", "ridge", "task2vec")
