@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _PUT = ("sample", "evaluate", "report")  # what writes to URLs
 # what a verb gets from a room that stands after its own: verb → (parameter, where that is)
 _HANDED = {
-    "sample": ("score", "longshot.evaluation:method_accuracies"),
+    "sample": ("score", "longshot.models:method_accuracies"),
     "train": ("curves", "longshot.reports:folder_curves"),
     "find_overlap": ("render", "longshot.reports:render_overlap"),
 }

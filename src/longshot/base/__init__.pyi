@@ -186,6 +186,8 @@ from .tasks import Ragged as Ragged  # T rows of unequal length
 from .tasks import TaskPlan as TaskPlan  # T tasks before their images are chosen
 from .tasks import TaskRows as TaskRows  # T tasks of one dataset, as integers only
 from .tasks import offsets_of as offsets_of  # Where rows of the given lengths [T] start and end when laid one …
+from .tasks import renumbered as renumbered  # Tasks whose rows are places among some rows
+from .tasks import used_rows as used_rows  # The rows that some tasks use, each once, ascending
 from .tasks import rows_of_classes as rows_of_classes  # All rows of some classes, class by class, where class c is …
 from .tasks import same_shape as same_shape  # Positions of tasks with equal ways, support and query, in groups
 from .tasks import task_seeds as task_seeds  # [T] one seed per task number in 0 … 2⁶³−1

@@ -318,6 +318,20 @@ def same_shape(tasks: TaskRows, at_once: int) -> list[Ints]:
     return [np.asarray(group, np.int64) for group in ordered]
 
 
+def used_rows(tasks: Iterable[TaskRows]) -> Ints:
+    """Return the rows that some tasks use, each once, ascending."""
+    return np.unique(np.concatenate([part.values for each in tasks for part in (each.support, each.query)]))
+
+
+def renumbered(tasks: TaskRows, rows: Ints) -> TaskRows:
+    """Number the rows of tasks by their place among ``rows``, ascending."""
+
+    def among(part: Ragged) -> Ragged:
+        return part.with_values(np.searchsorted(rows, part.values).astype(part.values.dtype))
+
+    return replace(tasks, support=among(tasks.support), query=among(tasks.query))
+
+
 def task_seeds(seed: int, tasks: Ints) -> Ints:
     """Return one seed per task number in 0 … 2⁶³−1: the SplitMix64 finaliser over (seed, task). [T]"""
     with np.errstate(over="ignore"):

@@ -170,8 +170,7 @@ def demo_command(out: Path, tasks: int, device: str, engine: str | None, as_json
       longshot demo
     """
     import longshot
-    from longshot.base import claim_folder
-    from longshot.evaluation import used_rows
+    from longshot.base import claim_folder, used_rows
     from longshot.models import embed_rows
     from longshot.reports import read_runs, screen_sheet, terminal
 

@@ -20,6 +20,7 @@ from longshot.base import (
     claim_output,
     deliver_text,
     rows_of_classes,
+    used_rows,
     with_engine,
     with_executor,
 )
@@ -50,7 +51,6 @@ from longshot.evaluation import (
     find_datasets,
     find_images,
     open_distinct_testbeds,
-    used_rows,
 )
 from longshot.models import embed_rows
 from longshot.reports import class_names

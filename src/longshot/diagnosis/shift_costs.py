@@ -123,8 +123,7 @@ def suggest_attributes(
     10
     """
     from longshot import FixedShape, MatchedInstances, ShiftedInstances, sample
-    from longshot.evaluation import spread_accuracies
-    from longshot.models import default_networks, embed_rows, feature_method
+    from longshot.models import default_networks, embed_rows, feature_method, spread_accuracies
 
     if tasks < 2:
         raise UserError(f"There is no interval over {tasks} tasks", "ask for {tasks:100}")

@@ -272,8 +272,7 @@ def try_causes(
     draws: int = DRAWS,
 ) -> Trial:
     """Take all suspected causes away from the tasks of one dataset, jointly."""
-    from longshot.evaluation import spread_accuracies
-    from longshot.models import feature_method
+    from longshot.models import feature_method, spread_accuracies
 
     chosen, where = feature_method(method), pick_device(device)
     suspicions = suspicions_of(gaps, features, suspects_of(features))

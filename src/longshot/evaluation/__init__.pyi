@@ -2,7 +2,6 @@
 
 from .compute import one_thread as one_thread  # One thread per worker: sums then depend on no number of cores
 from .compute import score_tasks as score_tasks  # Scores of all tasks, some at a time
-from .dispatch import spread_accuracies as spread_accuracies  # A method's accuracy on each task, by any executor
 from .per_class import ClassChange as ClassChange  # what became of one class from series A to series B
 from .per_class import ClassScore as ClassScore  # how one method fared on the queries of one class
 from .per_class import compare_classes as compare_classes  # compare two series class by class on the same tasks
@@ -19,7 +18,6 @@ from .units import FeatureSource as FeatureSource  # One dataset seen through on
 from .run_inputs import TestbedLike as TestbedLike  # A testbed, or the path of one
 from .run_inputs import open_distinct_testbeds as open_distinct_testbeds  # The testbeds by name
 from .run_inputs import open_methods as open_methods  # The methods behind names and objects, each once
-from .units import used_rows as used_rows  # The rows that some tasks use, each once, ascending
 from .run_record import read_run as read_run  # The record of a run
 from .run_record import new_run as new_run  # the record of a run in which nothing was measured yet
 from .run_stores import testbed_path as testbed_path  # Where a run keeps its copy of a testbed
@@ -47,7 +45,6 @@ from .verdicts import enough_resamples as enough_resamples  # How many random si
 from .views import Leak as Leak  # What a network saw of a testbed in training
 from .views import find_images as find_images  # `images(dataset_name, keys)` for a page
 from .views import judges_in as judges_in  # Backbones of a run that chose images of its testbeds
-from .dispatch import method_accuracies as method_accuracies  # A method's full call, and its accuracy on each task
 from .views import leaks_in as leaks_in  # What networks of a run saw of its testbeds in training
 from .views import names_only as names_only  # What a run vouches for by names of images only, in words
 from .results import accuracy_halves as accuracy_halves  # Half the widths of accuracy's intervals over tasks and …

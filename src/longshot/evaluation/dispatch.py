@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 
 from longshot.base import (
     Crew,
     Executor,
-    Floats,
     Ints,
     Progress,
     Ragged,
@@ -27,18 +25,18 @@ from longshot.base import (
     TaskRows,
     Tick,
     UserError,
-    executor,
     progress,
+    renumbered,
+    used_rows,
 )
 from longshot.data import ImageStore, Shipment, plan_shipment
 from longshot.evaluation.compute import ImageSource, Work, compute, score_tasks, sent_images, task_metrics
 from longshot.evaluation.metrics.base import WORST_LOSS
-from longshot.evaluation.units import FeatureSource, Unit, used_rows
-from longshot.models import Gatherer, ImageMethod, Method, accuracies, advise_access, leaves_open
+from longshot.evaluation.units import FeatureSource, Unit
+from longshot.models import ImageMethod, advise_access, leaves_open
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
-    from longshot.models import Features
 
 
 _AT_ONCE = 1 << 30  # bytes of features up to which they travel before the units
@@ -205,39 +203,6 @@ def only_rows(source: FeatureSource, rows: Ints) -> FeatureSource:
     return replace(source, features=tuple(cut))
 
 
-def renumbered(tasks: TaskRows, rows: Ints) -> TaskRows:
-    """Number the rows of tasks by their place among ``rows``, ascending."""
-
-    def among(part: Ragged) -> Ragged:
-        return part.with_values(np.searchsorted(rows, part.values).astype(part.values.dtype))
-
-    return replace(tasks, support=among(tasks.support), query=among(tasks.query))
-
-
-class Scorer:
-    """A worker: it holds features and a method."""
-
-    def __init__(self, array: NDArray[Any], method: Method, device: torch.device) -> None:
-        self.method, self.gatherer = method, Gatherer([array], device)
-
-    def __call__(self, tasks: TaskRows, tick: Tick) -> Floats:
-        """Return the method's accuracy on each of some tasks, [T]."""
-        return accuracies(tasks, self.method, self.gatherer)
-
-
-def spread_accuracies(tasks: TaskRows, method: Method, array: NDArray[Any], device: torch.device) -> Floats:
-    """Share of each task's queries that a method gets right, [T]; ``array`` [N, d] are the features."""
-    pool = executor()
-    if pool.distant and len(tasks):  # only rows in use travel
-        rows = used_rows([tasks])
-        tasks, array = renumbered(tasks, rows), np.asarray(array[rows])
-    step = max(1, -(-len(tasks) // (4 * pool.slots))) if pool.slots > 1 else max(1, len(tasks))
-    parts = [tasks.slice(start, min(start + step, len(tasks))) for start in range(0, len(tasks), step)]
-    crew = Crew(Scorer, (array, method, device), torch.get_num_threads())
-    shares = pool.gather(crew, parts, count=len(parts), chunk=1)
-    return np.concatenate(shares) if shares else np.empty(0)
-
-
 # Settings that a method leaves open, chosen on a few tasks of the dataset's validation classes.
 
 
@@ -361,14 +326,3 @@ def _settled(work: Work, records: dict[str, dict[str, Any]]) -> Work:
     assert isinstance(work.method, ImageMethod)
     chosen = records[choice_key(work)]["chosen"]
     return replace(work, method=next(c for c in work.method.candidates() if c.call == chosen))
-
-
-def method_accuracies(
-    call: str, tasks: TaskRows, features: Features, device: str = "auto"
-) -> tuple[str, Floats]:
-    """Return the method's full call, and its accuracy on each task, [T]."""
-    from longshot.base import pick_device
-    from longshot.models import feature_method
-
-    method = feature_method(call)
-    return method.call, spread_accuracies(tasks, method, features.array, pick_device(device))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from longshot.base import Floats, Ints, TaskRows, UserError, note, pick_device
+from longshot.base import Floats, Ints, TaskRows, UserError, note, pick_device, used_rows
 from longshot.evaluation.compute import ImageSource, Work
 from longshot.evaluation.dispatch import validation_split
 from longshot.evaluation.run_inputs import (
@@ -23,7 +23,7 @@ from longshot.evaluation.run_inputs import (
     open_testbeds,
 )
 from longshot.evaluation.run_record import add_entry, add_network, add_testbed
-from longshot.evaluation.units import FeatureSource, Unit, chunks, used_rows
+from longshot.evaluation.units import FeatureSource, Unit, chunks
 from longshot.models import (
     Backbone,
     ImageMethod,

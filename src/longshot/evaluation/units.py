@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from longshot.base import Ints, TaskRows, atomic, hash_json, hash_text, note
+from longshot.base import TaskRows, atomic, hash_json, hash_text, note, used_rows
 from longshot.evaluation.metrics import METRICS
 from longshot.tasks import checksum
 
@@ -275,8 +275,3 @@ class FeatureSource:
 
 def _joined_hash(hashes: Sequence[str]) -> str:
     return hashes[0] if len(hashes) == 1 else hash_text(*hashes)
-
-
-def used_rows(tasks: Iterable[TaskRows]) -> Ints:
-    """Return the rows that some tasks use, each once, ascending."""
-    return np.unique(np.concatenate([part.values for each in tasks for part in (each.support, each.query)]))

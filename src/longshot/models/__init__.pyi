@@ -69,13 +69,15 @@ from .methods import method_class as method_class  # Return the class of the met
 from .methods import method_names as method_names  # Return the names of the methods on features
 from .methods import variant_methods as variant_methods  # Make the methods in a variant's settings
 from .methods import variant_of as variant_of  # Name the variant whose settings `method` has
+from .methods.accuracies import method_accuracies as method_accuracies  # A method's accuracy on tasks
+from .methods.accuracies import spread_accuracies as spread_accuracies  # The same, by any executor
 from .methods.base import AnyMethod as AnyMethod  # what all methods have in common
 from .methods.base import ImageMethod as ImageMethod  # A way to classify queries that sees images and the network
 from .methods.base import LOWEST as LOWEST  # the score of a class without support
 from .methods.base import Method as Method  # A way to classify queries from a support set by their features
 from .methods.base import mask_absent as mask_absent  # Set scores of classes without support to −∞
 from .methods.base import Gatherer as Gatherer  # Reads rows of one or several features arrays
-from .methods.base import accuracies as accuracies  # Measure the share of right answers of each task
+from .methods.accuracies import accuracies as accuracies  # Measure the share of right answers of each task
 from .methods.base import advise_access as advise_access  # Tell the system how a memory-mapped array will be read
 from .methods.base import padded_batches as padded_batches  # Yield tasks of similar size together as padded tensors
 from .methods.base import bytes_per_task as bytes_per_task  # Return the memory of one task in a batch

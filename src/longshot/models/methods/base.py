@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.base import Called, Floats, ImageTask, Ints, Ragged, TaskBatch, TaskRows, TaskShape, task_seeds
+from longshot.base import Called, ImageTask, Ints, Ragged, TaskBatch, TaskRows, TaskShape, task_seeds
 
 if TYPE_CHECKING:
     from longshot.models.networks.base import Network
@@ -333,16 +333,6 @@ def padded_batches(
     for chosen in plan(tasks, method, gatherer.dim, gatherer.device, limit):
         batch, targets = gatherer.batch(tasks, chosen, seed)
         yield chosen, batch, targets
-
-
-def accuracies(tasks: TaskRows, method: Method, gatherer: Gatherer) -> Floats:
-    """Share of each task's queries that a method gets right, [T]."""
-    shares = np.empty(len(tasks))
-    with torch.no_grad():
-        for chosen, batch, targets in padded_batches(tasks, method, gatherer):
-            right = (method.scores(batch).argmax(2) == targets) & batch.query_mask
-            shares[chosen] = (right.sum(1) / batch.query_mask.sum(1)).cpu().numpy()
-    return shares
 
 
 def _pad(rows: Ragged, labels: Ragged, chosen: Ints) -> tuple[Ints, Ints]:

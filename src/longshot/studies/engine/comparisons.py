@@ -79,7 +79,7 @@ class Draw:
         """Draw the testbed; ``judge`` turns the name of a network of the study into its path."""
         if self.make is not None:
             return self.make(dataset)
-        from longshot.evaluation import method_accuracies
+        from longshot.models import method_accuracies
         from longshot.tasks import sample
 
         words = dict(self.words)

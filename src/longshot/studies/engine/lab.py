@@ -377,7 +377,7 @@ class Lab(Generic[Settings, Data]):
 
     def features(self, source: str, backbone: str, tasks: TaskRows | None = None) -> Features:
         """Embed a dataset by a backbone or a network of the study; with ``tasks`` only their images."""
-        from longshot.evaluation import used_rows
+        from longshot.base import used_rows
         from longshot.models import embed, embed_rows
 
         if tasks is not None:
