@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -155,7 +157,16 @@ def test_inspect_of_damaged_and_foreign_files(easy: Path, run_cli, tmp_path: Pat
 
 
 def test_grocery_end_to_end(shared: Path, run_cli, tmp_path: Path) -> None:
-    archive = shared / "data" / "grocery128.zip"
+    archive = (
+        tmp_path / "part.zip"
+    )  # near copies are looked for among all images: a part of some groups will do
+    with zipfile.ZipFile(shared / "data" / "grocery128.zip") as every, zipfile.ZipFile(archive, "w") as part:
+        photos: Counter[str] = Counter()
+        for name in every.namelist():
+            folder = name.rpartition("/")[0]
+            photos[folder] += name.endswith(".jpg")
+            if photos[folder] <= 16 and name.split("/")[2:3] in (["Pear"], ["Melon"], ["Potato"], ["Pepper"]):
+                part.writestr(name, every.read(name))
     siblings = ("--classes", "siblings", "--level", "1", "--copies", "equal")
     run_cli("sample", archive, *siblings, "--tasks", "100", "-o", tmp_path / "g")
     assert "verified" in run_cli("inspect", tmp_path / "g", "--verify").stdout
