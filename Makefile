@@ -35,10 +35,10 @@ lint: $(VENV)/.dev
 	@tools/timed.sh lint bash -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python tools/check_names.py src tests benchmarks tools && $(BIN)/codespell && $(BIN)/python tools/release.py fragments && $(BIN)/python tools/budgets.py && $(BIN)/python tools/docstrings.py && $(BIN)/python tools/doors.py && $(BIN)/lint-imports --no-cache && $(BIN)/mypy'
 
 test: lint
-	@tools/timed.sh tests $(BIN)/python -m pytest -n auto --dist worksteal --durations=20
+	@tools/timed.sh tests env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal --durations=20
 
 test-long: $(VENV)/.dev
-	@tools/timed.sh "long tests" $(BIN)/python -m pytest -n auto --dist worksteal --durations=20 -m long
+	@tools/timed.sh "long tests" env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal --durations=20 -m long
 
 test-lowest:
 	@tools/timed.sh "tests with the lowest versions" tools/test-lowest.sh $(PYTHON) build/lowest
