@@ -23,7 +23,7 @@ def test_a_board_shows_the_card(client: Client) -> None:
     card = longshot.bench([], suite="cub-1", board=True)
     for heading in ("Leaderboard", "cub-1: accuracy against difficulty", "Agreement of rankings"):
         assert heading in page
-    best = card.board_sheet().rows[0]
+    best = card.board_sheet.rows[0]
     numbers = re.findall(r'<span class="value">([^<]+)</span>', page)
     assert [cell.text.split(" ")[0] for cell in best if isinstance(cell.value, float)] == numbers[
         : sum(isinstance(cell.value, float) for cell in best)

@@ -93,7 +93,7 @@ def _own_sections(site: Site, item: Item, board: Leaderboard, frame: Any) -> lis
     card = BenchCard(
         suite=board.suite, version=board.version, about="", kinds={}, entries=(), board=board, beds=()
     )
-    return [Section("board", "Leaderboard", {"sheet": card.board_sheet()}, "sheet")]
+    return [Section("board", "Leaderboard", {"sheet": card.board_sheet}, "sheet")]
 
 
 def _suite_of(site: Site, board: Leaderboard) -> str:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -74,6 +74,7 @@ class GroupCard:
         """Return one row per model × method measured now."""
         return self._summary(lambda card: card.entries, f"Card: {self.group}")
 
+    @cached_property
     def board_sheet(self) -> Sheet:
         """Return one row per model × method on the boards of all suites."""
         return self._summary(lambda card: card.board.entries, f"Leaderboard: {self.group}")
@@ -173,6 +174,7 @@ class GroupCard:
         mean, name = min(scores)
         return SheetCell(f"{name} ({100 * mean:.1f})", value=mean)
 
+    @cached_property
     def agreements(self) -> list[Sheet]:
         """Return how far rankings agree between kinds of testbeds, and between suites."""
         boards = comparable_boards(self.cards)
@@ -186,7 +188,7 @@ class GroupCard:
         own = [self.sheet()] if self.entries else []
         return "\n".join(
             [
-                *(markdown(sheet) for sheet in (*own, self.board_sheet(), *self.agreements())),
+                *(markdown(sheet) for sheet in (*own, self.board_sheet, *self.agreements)),
                 *(card.markdown() for card in self.cards),
             ]
         )
@@ -196,7 +198,7 @@ class GroupCard:
         sections = [Section("card", "Card", {"sheet": self.sheet()}, "sheet")] if self.entries else []
         sections += self.sections()
         for card in self.cards:
-            own = Section(f"suite-{card.suite}", card.suite, {"sheet": card.board_sheet()}, "sheet")
+            own = Section(f"suite-{card.suite}", card.suite, {"sheet": card.board_sheet}, "sheet")
             sections += [own, *curves_section(card.ladder, card.board)]
         counts = [
             count(len(self.cards), "suite"),
@@ -209,9 +211,9 @@ class GroupCard:
         """Return what a page shows of the boards together: ranks and costs, accuracy up the ladder, agreement."""
         boards = zip((card.ladder for card in self.cards), comparable_boards(self.cards), strict=True)
         return [
-            Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"),
+            Section("board", "Leaderboard", {"sheet": self.board_sheet}, "sheet"),
             *group_curves(list(boards)),
-            *agreement_sections(self.agreements()),
+            *agreement_sections(self.agreements),
         ]
 
     def record(self) -> dict[str, Any]:

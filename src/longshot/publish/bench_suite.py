@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -108,6 +108,7 @@ class BenchCard:
         note = _NOTE + self._marks_note(self.entries)
         return make_sheet([*columns, *COSTS], self.entries, f"Card: {self.title}", note=note)
 
+    @cached_property
     def board_sheet(self) -> Sheet:
         """Return all entries of the board, best average first, inductive above transductive."""
         placed = {name: self.board.placed(name) for name in self.board.testbeds}
@@ -128,13 +129,14 @@ class BenchCard:
         note = _NOTE + _BOARD_NOTE + self._marks_note(self.board.entries)
         return Sheet(f"Leaderboard: {self.title}", columns, list(blocks.values()), note)
 
+    @cached_property
     def agreements(self) -> list[Sheet]:
         """Return how far rankings agree between the kinds of testbeds; empty where there is little to rank."""
-        return GroupCard(self.suite, (self,)).agreements()
+        return GroupCard(self.suite, (self,)).agreements
 
     def markdown(self) -> str:
         """Render card and board as Markdown."""
-        sheets = ([self.sheet()] if self.entries else []) + [self.board_sheet(), *self.agreements()]
+        sheets = ([self.sheet()] if self.entries else []) + [self.board_sheet, *self.agreements]
         return "\n".join(markdown(sheet) for sheet in sheets)
 
     def page(self) -> str:
@@ -151,9 +153,9 @@ class BenchCard:
     def sections(self) -> list[Section]:
         """Return what a page shows of the board: places and costs, accuracy up the ladder, agreement of rankings."""
         return [
-            Section("board", "Leaderboard", {"sheet": self.board_sheet()}, "sheet"),
+            Section("board", "Leaderboard", {"sheet": self.board_sheet}, "sheet"),
             *curves_section(self.ladder, self.board),
-            *agreement_sections(self.agreements()),
+            *agreement_sections(self.agreements),
         ]
 
     def record(self) -> dict[str, Any]:

@@ -154,6 +154,6 @@ def command(
     where = "Nothing was kept: name a folder with -o."
     if out is not None:
         where = f"{out}: card.html, card.md, card.json; board: {leaderboard or out / card.board_file}"
-    for sheet in (shown.board_sheet(), *([] if card.entries else card.agreements())):
+    for sheet in (shown.board_sheet, *([] if card.entries else card.agreements)):
         click.echo(f"{terminal(sheet)}\n")
     click.echo(where)

@@ -149,7 +149,7 @@ def a_board(suite: str, **means: float) -> BenchCard:
 
 
 def rows_of(cards: tuple[BenchCard, ...]) -> list[dict[str, Any]]:
-    sheet = GroupCard("all", cards).board_sheet()
+    sheet = GroupCard("all", cards).board_sheet
     return [
         {column.head: cell for column, cell in zip(sheet.columns, row, strict=True)} for row in sheet.rows
     ]
@@ -165,7 +165,7 @@ def test_means_and_ranks_are_over_the_suites_that_all_rows_share() -> None:
     assert [row["rank"].value for row in rows] == [1, 2, None]  # as without the third
     assert [rows[2][head].text for head in ("uniform", "difficult", "drop")] == ["–"] * 3
     assert rows[2]["fails at"].text.startswith("easy-1/")
-    note = GroupCard("all", cards).board_sheet().note
+    note = GroupCard("all", cards).board_sheet.note
     assert "over the same 2 suites for all" in note
     assert all(len(board.entries) == 2 for board in comparable_boards(cards))
 
@@ -175,7 +175,7 @@ def test_a_network_at_another_size_is_one_series_where_its_own_is_missing() -> N
     rows = rows_of(cards)
     assert [(row["model"].text, row["suites"].text) for row in rows] == [("net", "2 of 2"), ("poor", "2 of 2")]
     assert "On small-1 networks that have a size of their own ran with size=128." in (
-        GroupCard("all", cards).board_sheet().note
+        GroupCard("all", cards).board_sheet.note
     )
     both = (cards[0], a_board("small-1", net_128=0.5, net=0.6, poor=0.4))
     assert sorted((row["model"].text, row["suites"].text) for row in rows_of(both)) == [
