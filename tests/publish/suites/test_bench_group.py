@@ -136,7 +136,9 @@ def a_board(suite: str, **means: float) -> BenchCard:
         Entry(
             model=model.replace("_128", "(size=128)"), identity=model, method="protonet", setting="inductive",
             scores={
-                bed: TestbedScore(accuracies=tuple(mean + rng.normal(0, 0.01, 20)), half=0.005, class_half=None, judge=False)
+                bed: TestbedScore(
+                    accuracies=tuple(mean + rng.normal(0, 0.01, 20)), half=0.005, class_half=None, judge=False
+                )
                 for bed in ("uniform", "difficult")
             },
             milliseconds_per_image=2.0, milliseconds_per_task=None, when="", longshot="",
