@@ -37,7 +37,7 @@ SHORT_TRAININGS = {
     r"--set steps=\d+": "--set steps=2",
 }
 _COMPETITION = "competition.yaml"
-SHARED = ("toybox", "converted", "features", "pixels", "digests", "attributes")
+SHARED = ("toybox", "copies", "converted", "features", "pixels", "digests", "attributes")
 # easyfsl's imports as benchmarks/_easyfsl.py explains.
 _EASYFSL = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})

@@ -24,6 +24,11 @@ _FUNCTIONS = (  # of rooms, that messages mention
     *("data.add_dataset", "data.check_dataset", "data.describe_dataset", "data.list_formats"),
     *("training.list_algorithms", "training.list_spaces"),
 )
+# Some look twice.
+_LOOK_AT_EVERY_PICTURE = (
+    *("check", "choose", "export", "fit", "predict", "find_overlap", "find_suspects"),
+    *("measure_attributes", "suggest_attributes", "Classifier", "FewShotClassifier"),
+)
 _ELSEWHERE = re.compile(r"\.(baselines|programs|inside)\.")  # programs that run beside other modules
 
 
@@ -66,19 +71,18 @@ def _run(examples: doctest.DocTest) -> None:
     assert runner.run(examples, out=output.append).failed == 0, "".join(output)
 
 
+def _use_fewer_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave twelve kinds of toybox."""
+    from longshot.data import toybox
+
+    fewer = take_rows(toybox.open_toybox(), np.arange(16 * 12))
+    monkeypatch.setattr(toybox, "open_toybox", lambda: fewer)
+
+
 @pytest.mark.parametrize("name", longshot._VERBS)
 def test_the_examples_run(desk: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    if name in (
-        *("check", "choose", "export", "fit", "predict"),
-        "find_overlap",
-        "find_suspects",
-        "measure_attributes",
-        "suggest_attributes",
-    ):  # they look at every picture, some twice
-        from longshot.data import toybox
-
-        fewer = take_rows(toybox.open_toybox(), np.arange(16 * 12))
-        monkeypatch.setattr(toybox, "open_toybox", lambda: fewer)
+    if name in _LOOK_AT_EVERY_PICTURE:
+        _use_fewer_pictures(monkeypatch)
     verb = inspect.unwrap(getattr(longshot, name))
     examples = doctest.DocTestParser().get_doctest(
         inspect.getdoc(verb) or "", {**verb.__globals__, "longshot": longshot}, name, inspect.getfile(verb), 0
@@ -89,8 +93,10 @@ def test_the_examples_run(desk: Path, monkeypatch: pytest.MonkeyPatch, name: str
 
 
 @pytest.mark.parametrize("name", longshot._NOUNS)
-def test_the_examples_of_a_class_run(desk: Path, name: str) -> None:
+def test_the_examples_of_a_class_run(desk: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Those of the class and of its methods."""
+    if name in _LOOK_AT_EVERY_PICTURE:
+        _use_fewer_pictures(monkeypatch)
     noun = getattr(longshot, name)
     names = {**vars(import_module(noun.__module__)), "longshot": longshot}
     for examples in doctest.DocTestFinder().find(noun, name, globs=names):

@@ -175,7 +175,10 @@ def test_means_and_ranks_are_over_the_suites_that_all_rows_share() -> None:
 def test_a_network_at_another_size_is_one_series_where_its_own_is_missing() -> None:
     cards = (a_board("large-1", net=0.9, poor=0.8), a_board("small-1", net_128=0.5, poor=0.4))
     rows = rows_of(cards)
-    assert [(row["model"].text, row["suites"].text) for row in rows] == [("net", "2 of 2"), ("poor", "2 of 2")]
+    assert [(row["model"].text, row["suites"].text) for row in rows] == [
+        ("net", "2 of 2"),
+        ("poor", "2 of 2"),
+    ]
     assert "On small-1 networks that have a size of their own ran with size=128." in (
         GroupCard("all", cards).board_sheet.note
     )
