@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from longshot.base import UserError
-from longshot.deploy.choosing import _compare, _deal
-from longshot.deploy.choosing_search import Looks, choose_rows, groups_of, share_photos
+from longshot.deploy.choosing import _Asked, _deal
+from longshot.deploy.choosing_search import Search, groups_of, share_photos, units_of
 from longshot.deploy.heads import Certainty, class_parts, fit_certainty, open_threshold
+from plain_pictures import COLOURS, picture
 
 
 def clouds(classes: int, photos: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -36,14 +38,10 @@ def loss(units: np.ndarray, labels: np.ndarray, rows: tuple[int, ...]) -> float:
 def test_one_reference_per_class_is_among_the_best_of_all_choices() -> None:
     """Of all 6³ ways to take one photo of each of three classes, few have a lower loss than the choice."""
     vectors, labels = clouds(3, 6, 0.9)
-    looks = Looks([vectors], labels)
-    everything = np.ones(len(labels), bool)
-    chosen = choose_rows(looks, everything, everything, np.ones(3, np.int64), 0)
-    losses = [
-        loss(looks.units[0], labels, rows)
-        for rows in product(*(np.flatnonzero(labels == c) for c in range(3)))
-    ]
-    assert np.mean(np.array(losses) < loss(looks.units[0], labels, tuple(chosen)) - 1e-9) < 0.05
+    units, everything = units_of(vectors), np.ones(len(labels), bool)
+    chosen = Search([vectors], labels, everything, everything, 0).choose(np.ones(3, np.int64))
+    losses = [loss(units, labels, rows) for rows in product(*(np.flatnonzero(labels == c) for c in range(3)))]
+    assert np.mean(np.array(losses) < loss(units, labels, tuple(chosen)) - 1e-9) < 0.05
 
 
 def test_references_come_from_different_groups_of_looks() -> None:
@@ -53,7 +51,7 @@ def test_references_come_from_different_groups_of_looks() -> None:
     vectors, labels = np.concatenate([rows, -rows]), np.repeat([0, 1], 24)
     assert len(np.unique(groups_of(rows, 3, 0))) == 3
     everything = np.ones(48, bool)
-    chosen = choose_rows(Looks([vectors], labels), everything, everything, np.array([3, 3]), 0)
+    chosen = Search([vectors], labels, everything, everything, 0).choose(np.array([3, 3]))
     assert sorted(chosen[:3] // 8) == [0, 1, 2]
 
 
@@ -62,7 +60,7 @@ def test_hard_classes_get_more_of_a_budget() -> None:
     shuffled = np.random.default_rng(1).permutation(np.flatnonzero(labels >= 2))
     vectors[labels == 2], vectors[labels == 3] = vectors[shuffled[:20]] * 0.01, vectors[shuffled[20:]] * 0.01
     vectors[labels >= 2] += np.random.default_rng(2).normal(0, 1, (40, 12))  # these two cannot be told apart
-    shots = share_photos(Looks([vectors], labels), np.ones(80, bool), 20, 0)
+    shots = share_photos([vectors], labels, np.ones(80, bool), 20)
     assert shots.sum() == 20 and shots[2:].min() > shots[:2].max()
 
 
@@ -83,12 +81,12 @@ def test_random_references_are_compared_as_counted_by_hand() -> None:
     """
     vectors, labels = clouds(2, 6, 1.2, seed=3)
     pool = np.isin(np.arange(12), [0, 1, 6, 7])
-    part = _compare(vectors, labels, np.array([0, 6]), pool, ~pool, np.array([1, 1]), 4_000, 0)
-    units = Looks([vectors], labels, pool).units[0]
+    units, asked = units_of(vectors, pool), _Asked(labels)
+    asked.ask(units, np.array([0, 6]), pool, ~pool, 4_000, 0)
     own = np.flatnonzero(~pool)
     every = [(units[own] @ units[[a, b]].T).argmax(1) == labels[own] for a, b in product((0, 1), (6, 7))]
-    assert np.abs(part.random - np.mean(every, 0)).max() < 0.05
-    assert np.array_equal(part.right, every[0])
+    assert np.abs(asked.random - np.mean(every, 0)).max() < 0.05
+    assert np.array_equal(asked.right, every[0])
 
 
 @pytest.mark.parametrize(("slope", "bias"), [(1.0, 0.0), (0.6, -0.5)])
@@ -126,3 +124,38 @@ def test_fewer_photos_than_classes_are_refused() -> None:
 
     with pytest.raises(UserError, match="photos=3 are fewer than the 240 classes of 'toybox'"):
         longshot.choose("toybox", photos=3, backbones="pixels", judge="pixels")
+
+
+def test_five_references_serve_other_photos_better_than_random_ones() -> None:
+    """Odd photos far from the rest of their class are in every group of looks, and no good references."""
+    vectors, labels = clouds(10, 40, 1.6)
+    odd = np.random.default_rng(1).random(len(labels)) < 0.2
+    vectors[odd] *= 3
+    pool, asked = np.arange(len(labels)) % 2 == 0, _Asked(labels)
+    chosen = Search([vectors], labels, pool, pool, 0).choose(np.full(10, 5))
+    asked.ask(units_of(vectors, pool), chosen, pool, ~pool, 200, 0)
+    gain = asked.certified("planted", False).gain
+    assert gain.low is not None and gain.low > 0.03
+
+
+@pytest.mark.parametrize("photos", [1, 2])
+def test_folders_of_one_or_two_photos_a_class_are_answered(photos: int, tmp_path: Path) -> None:
+    import longshot
+
+    generator = np.random.default_rng(0)
+    for name, colour in list(COLOURS.items())[:3]:
+        (tmp_path / "few" / name).mkdir(parents=True)
+        for number in range(photos):
+            picture(colour, generator).save(tmp_path / "few" / name / f"{number}.png")
+    if photos == 1:
+        with pytest.raises(UserError, match="No class of 'few' has two photos that differ"):
+            longshot.choose(tmp_path / "few", backbones="pixels", judge="pixels")
+    else:
+        chosen = longshot.choose(tmp_path / "few", shot=1, backbones="pixels", judge="pixels", draws=2)
+        assert len(chosen.rows) == len(chosen.seen) == 3
+
+
+def test_a_class_of_nothing_but_copies_stays_among_those_that_are_chosen_from() -> None:
+    labels, group = np.repeat([0, 1, 2], 4), np.array([0, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0])
+    part = _deal(group, labels, 0)
+    assert (part[group == 0] == -1).all() and (part[1:8] >= 0).all()

@@ -1,16 +1,14 @@
 """``choose``: which photos should be the references of their classes, certified on photos that took no part.
 
-Networks choose together: photos whose class means tell the other photos' classes best, one from each group of
-looks. What
-that is worth is cross-fitted: chosen on three quarters of each class, measured on the last, four times over, by a
-network
-that did not choose, against random references of the same numbers.
+Networks choose together: photos whose class means tell the other photos' classes best. What that is worth is
+cross-fitted: chosen on three quarters of each class, measured on the last, four times over, by a network that did not
+choose, against random references of the same numbers. The last choice stands, so a quarter of each class took no part
+in it: on that, ``fit`` and ``check`` measure a model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,21 +18,22 @@ from numpy.typing import NDArray
 import longshot
 from longshot.audit import find_copies
 from longshot.base import (
+    PAGE,
     Bools,
     Floats,
     Ints,
     UserError,
     claim_output,
     count,
-    deliver_text,
     note,
     progress,
     with_engine,
 )
-from longshot.deploy.choosing_search import Looks, choose_rows, share_photos
+from longshot.deploy.choice import REFERENCES_FILE, Certified, Choice, ClassChoice
+from longshot.deploy.choosing_search import Search, Vectors, groups_of, share_photos, units_of
 from longshot.deploy.fitting import default_network
 from longshot.models import default_networks, suspects_of
-from longshot.statistics import Interval, mean_interval
+from longshot.statistics import mean_interval
 
 if TYPE_CHECKING:
     from longshot import Dataset
@@ -42,101 +41,6 @@ if TYPE_CHECKING:
 FOLDS = 4
 _DRAWS = 1_000
 _ANSWERS = 2_000_000_000  # photos × classes × draws that random references may take in all
-
-
-@dataclass(frozen=True)
-class Certified:
-    """What chosen references are worth to one network, on photos that took no part in choosing."""
-
-    backbone: str
-    chose: bool  # whether the network itself took part
-    chosen: Interval
-    random: Interval  # the mean over all draws, for the same photos
-    gain: Interval  # chosen − random, photo by photo
-    best: float  # the best draw of each part
-    worse: float  # share of the draws that are worse than the choice
-    draws: int
-
-
-@dataclass(frozen=True)
-class ClassChoice:
-    """One class: its references, what they are worth, and which of its photos they do not serve."""
-
-    class_id: str
-    references: tuple[int, ...]  # rows of the dataset
-    photos: int
-    chosen: float  # accuracy of the certifying network
-    random: float
-    taken_for: str
-    missing: str  # what would be needed, in words; empty where nothing stands out
-    unserved: tuple[int, ...]  # rows of photos like those that are needed
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """Which photos should be the references, and what that is worth.
-
-    Attributes
-    ----------
-    dataset : Dataset
-        Whose photos.
-    rows : array [S]
-        The references, as rows of the dataset.
-    certified : list of Certified
-        A row per network, the one that did not choose first.
-    classes : list of ClassChoice
-        A row per class, the worst first.
-    left_out : tuple of str
-        What could not be a reference, in words.
-    """
-
-    dataset: Dataset
-    rows: Ints
-    certified: Sequence[Certified]
-    classes: Sequence[ClassChoice]
-    left_out: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        from longshot.deploy.choice_page import screen
-
-        return screen(self)
-
-    def record(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
-        from longshot.deploy.choice_page import record
-
-        return record(self)
-
-    def save(self, out: str | Path, *, force: bool = False) -> None:
-        """Write the references as JSON, for ``fit``.
-
-        Parameters
-        ----------
-        out : file or URL
-            ``refs.json``.
-        force : bool
-            Replace what is there, even if Longshot did not write it.
-        """
-        from longshot.deploy.choice_page import REFERENCES_FILE, references_json
-
-        claim_output(out, REFERENCES_FILE, force=force)
-        deliver_text(out, references_json(self))
-
-    def save_page(self, out: str | Path, *, force: bool = False) -> None:
-        """Write a page with the chosen photos of every class, and of what is missing.
-
-        Parameters
-        ----------
-        out : file or URL
-            ``choice.html``.
-        force : bool
-            Replace what is there, even if Longshot did not write it.
-        """
-        from longshot.base import PAGE
-        from longshot.deploy.choice_page import render_choice
-
-        claim_output(out, PAGE, force=force, name="html")
-        deliver_text(out, render_choice(self))
 
 
 @with_engine
@@ -159,7 +63,7 @@ def choose(
 
     Photos that are copies of others, and photos whose label looks wrong, are not chosen. The measured number is for
     choosing in this way: it is cross-fitted, each part of the photos asked about references that were chosen
-    without it.
+    without it. The last part stays apart from the choice, for ``fit`` and ``check`` to measure a model on.
 
     Parameters
     ----------
@@ -197,66 +101,58 @@ def choose(
     >>> len(chosen.rows) == len(longshot.open_dataset("toybox").class_ids)
     True
     """
-    from longshot.base import PAGE
-    from longshot.deploy.choice_page import REFERENCES_FILE
-
     for name, path, kind in (("out", out, REFERENCES_FILE), ("html", html, PAGE)):
         if path is not None:
             claim_output(path, kind, force=force, name=name)
     data = dataset if isinstance(dataset, longshot.Dataset) else longshot.open_dataset(dataset, skip_bad=True)
-    if len(data.class_ids) < 2:
+    labels, classes = data.labels, len(data.class_ids)
+    if classes < 2:
         raise UserError(
             f"'{data.name}' has 1 class, and 2 are needed",
             "put the photos of each class into a folder of its own",
         )
-    if photos is not None and photos < len(data.class_ids):
+    if photos is not None and photos < classes:
         raise UserError(
-            f"{{photos:{photos}}} are fewer than the {len(data.class_ids):,} classes of '{data.name}', "
-            f"and each needs one",
-            f"give {{photos:{2 * len(data.class_ids)}}} or more",
+            f"{{photos:{photos}}} are fewer than the {classes:,} classes of '{data.name}', and each needs one",
+            f"give {{photos:{2 * classes}}} or more",
         )
     certifier = judge or default_network()
     choosers = _choosers(backbones, certifier)
     features = {
         name: longshot.embed(data, name, device=device) for name in dict.fromkeys([certifier, *choosers])
     }
+    looks = {name: np.asarray(each.array, np.float32) for name, each in features.items()}
+    chosen_by = [looks[name] for name in choosers]
     _, copies = find_copies(data)
     group = np.arange(len(data)) if copies is None else copies.group
     suspected = np.zeros(len(data), bool)
     suspected[suspects_of(*(features[name] for name in choosers)).mislabelled] = True
     later = group != np.arange(len(data))
-    usable = _usable(~suspected & ~later, data.labels)
-    looks = {name: np.asarray(each.array, np.float32) for name, each in features.items()}
-    part = _deal(group, data.labels, seed)
-    shots = np.minimum(np.full(len(data.class_ids), shot), np.bincount(data.labels[usable]))
-    if photos is not None:
-        every = Looks([looks[name] for name in choosers], data.labels)
-        shots = share_photos(every, usable, photos, seed)
-    results: dict[str, list[_Part]] = {name: [] for name in features}
-    with progress("choose", total=FOLDS + 1, unit="parts") as bar:
-        for number in range(FOLDS):
-            queries, pool = part == number, part != number
-            clean = _usable(usable & pool, data.labels, pool)
-            numbers = np.minimum(shots, np.bincount(data.labels[clean], minlength=len(shots)))
-            every = Looks([looks[name] for name in choosers], data.labels)
-            chosen = choose_rows(every, clean, pool, numbers, seed)
-            for name, array in looks.items():
-                results[name].append(
-                    _compare(array, data.labels, chosen, pool, queries, numbers, draws, seed + number)
-                )
-            bar.advance()
-        rows = choose_rows(
-            Looks([looks[name] for name in choosers], data.labels),
-            usable,
-            np.ones(len(data), bool),
-            shots,
-            seed,
+    usable = _usable(~suspected & ~later, labels, np.ones(len(data), bool))
+    shots = np.full(classes, shot) if photos is None else share_photos(chosen_by, labels, usable, photos)
+    part, asked = _deal(group, labels, seed), {name: _Asked(labels) for name in looks}
+    if part.max() < 0:
+        raise UserError(
+            f"No class of '{data.name}' has two photos that differ, and references are measured on others",
+            "add photos",
         )
-        bar.advance()
-    certified = [_certify(name, name in choosers, results[name]) for name in features]
-    classes = _classes(data, rows, results[certifier], looks[certifier], seed)
-    left_out = _left_out(suspected, later, shots, shot if photos is None else 1)
-    choice = Choice(data, rows, certified, classes, left_out)
+    with progress("choose", total=int(part.max()) + 1, unit="parts") as bar:
+        for number in range(int(part.max()) + 1):
+            queries, pool = part == number, part != number
+            clean = _usable(usable & pool, labels, pool)
+            numbers = np.minimum(shots, np.bincount(labels[clean], minlength=classes))
+            rows = Search(chosen_by, labels, clean, pool, seed).choose(numbers)
+            for name, array in looks.items():
+                asked[name].ask(units_of(array, pool), rows, pool, queries, draws, seed + number)
+            bar.advance()
+    choice = Choice(
+        data,
+        rows,
+        np.flatnonzero(pool),
+        [each.certified(name, name in choosers) for name, each in asked.items()],
+        _classes(data, rows, asked[certifier], units_of(looks[certifier]), seed),
+        _left_out(suspected, later, numbers, shot if photos is None else 1),
+    )
     if out is not None:
         choice.save(out, force=force)
     if html is not None:
@@ -276,151 +172,121 @@ def _choosers(backbones: Any, certifier: str) -> list[str]:
     return names or [certifier]
 
 
-def _usable(clean: Bools, labels: NDArray[Any], pool: Bools | None = None) -> Bools:
-    """Return which photos may be references: the clean ones, or all of a class that has no clean one."""
-    pool = np.ones(len(clean), bool) if pool is None else pool
+def _usable(clean: Bools, labels: NDArray[Any], pool: Bools) -> Bools:
+    """Return which photos of the pool may be references: the clean ones, or all of a class that has no clean one."""
     empty = np.bincount(labels[clean], minlength=int(labels.max()) + 1) == 0
     return np.asarray((clean | empty[labels]) & pool)
 
 
 def _deal(group: Ints, labels: NDArray[Any], seed: int) -> Ints:
-    """Deal the photos of each class to parts, copies together; a class's only group stays out of all of them: −1."""
-    part, generator = np.full(len(labels), -1), np.random.default_rng(seed)
-    order = generator.permutation(len(labels))
+    """Deal the photos of each class to parts, copies together; groups that are all of a class stay out of them: −1."""
+    part, order = np.full(len(labels), -1), np.random.default_rng(seed).permutation(len(labels))
     for number in range(int(labels.max()) + 1):
         members = np.flatnonzero(labels == number)
         firsts = np.unique(group[members])
-        if len(firsts) > 1:
-            ranks = np.argsort(np.argsort(order[firsts])) % FOLDS
-            part[members] = ranks[np.searchsorted(firsts, group[members])]
-    return part[group]  # copies in two classes go where the first of them does
+        ranks = np.argsort(np.argsort(order[firsts])) % FOLDS
+        part[members] = ranks[np.searchsorted(firsts, group[members])]
+    part = part[group]  # copies in two classes go where the first of them does
+    for number in range(int(labels.max()) + 1):
+        members = labels == number
+        if (
+            len(np.unique(part[members])) == 1
+        ):  # without them nothing of the class would be left to choose from
+            part[np.isin(group, group[members])] = -1
+    return part
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Answers of one network about one part of the photos."""
+@dataclass(eq=False)
+class _Asked:
+    """Answers of one network, part by part: about Q photos in all, of the classes ``labels`` [N]."""
 
-    queries: Ints  # rows
-    right: Bools  # with chosen references
-    answers: Ints
-    random: Floats  # share of the draws that are right, for each photo
-    draws: Floats  # accuracy of each draw
+    labels: NDArray[Any]
+    rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    answers: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # with chosen references
+    random: Floats = field(default_factory=lambda: np.empty(0))  # share of the draws that are right
+    parts: list[tuple[int, float, Floats]] = field(
+        default_factory=list
+    )  # photos, accuracy, and that of each draw
 
+    @property
+    def right(self) -> Bools:
+        """Tell which photos chosen references answer rightly, [Q]."""
+        return np.asarray(self.answers == self.labels[self.rows])
 
-def _compare(
-    array: NDArray[np.float32],
-    labels: NDArray[Any],
-    chosen: Ints,
-    pool: Bools,
-    queries: Bools,
-    numbers: Ints,
-    draws: int,
-    seed: int,
-) -> _Part:
-    """Ask about a part of the photos, with chosen references and with random ones from the same pool."""
-    units = Looks([array], labels, pool).units[0]
-    rows, own = np.flatnonzero(pool), np.flatnonzero(queries)
-    between = units[own] @ units[rows].T  # [Q, P]
-    within = [
-        units[rows[labels[rows] == number]] @ units[rows[labels[rows] == number]].T
-        for number in range(len(numbers))
-    ]
-    position = np.full(len(labels), -1)
-    position[rows] = np.arange(len(rows))
-    starts = np.searchsorted(labels[rows], np.arange(len(numbers)))
-    generator = np.random.default_rng(seed)
+    def ask(self, units: Vectors, chosen: Ints, pool: Bools, queries: Bools, draws: int, seed: int) -> None:
+        """Ask about a part of the photos, with chosen references and with random ones from the same pool."""
+        own, rows = np.flatnonzero(queries), np.flatnonzero(pool)
+        numbers, sizes = np.bincount(self.labels[chosen]), np.bincount(self.labels[rows])
+        starts, firsts = np.cumsum(numbers) - numbers, np.cumsum(sizes) - sizes
+        generator, place = np.random.default_rng(seed), np.searchsorted(rows, chosen)
+        pooled = units[rows]
+        between = pooled @ units[own].T  # [P, Q]
 
-    def answers(picked: list[Ints]) -> Ints:  # picked: positions in the pool, class by class
-        scores = np.empty((len(own), len(numbers)), np.float32)
-        for number, positions in enumerate(picked):
-            inside = positions - starts[number]
-            length = np.sqrt(max(float(within[number][np.ix_(inside, inside)].sum()), 1e-12))
-            scores[:, number] = between[:, positions].sum(1) / length
-        return np.asarray(scores.argmax(1), np.int64)
+        def answers(picked: Ints) -> Ints:  # positions in the pool, class by class
+            lengths = np.linalg.norm(np.add.reduceat(pooled[picked], starts), axis=1)
+            scores = np.add.reduceat(between[picked], starts) / np.maximum(lengths, 1e-6)[:, None]
+            return np.asarray(scores.argmax(0), np.int64)
 
-    best = answers([position[chosen[labels[chosen] == number]] for number in range(len(numbers))])
-    sizes = np.bincount(labels[rows], minlength=len(numbers))
-    most = max(2, min(draws, _ANSWERS // max(1, len(own) * int(numbers.sum()))))
-    hits, shares = np.zeros(len(own)), np.empty(most)
-    for draw in range(most):
-        picked = [
-            starts[c] + generator.choice(sizes[c], numbers[c], replace=False) for c in range(len(numbers))
-        ]
-        right = answers(picked) == labels[own]
-        hits += right
-        shares[draw] = right.mean()
-    return _Part(own, best == labels[own], best, hits / most, shares)
+        most = max(2, min(draws, _ANSWERS // max(1, len(own) * len(chosen))))
+        best, hits, shares = answers(place), np.zeros(len(own)), np.empty(most)
+        for draw in range(most):
+            picks = [
+                first + generator.choice(size, number, replace=False)
+                for first, size, number in zip(firsts, sizes, numbers, strict=True)
+            ]
+            right = answers(np.concatenate(picks)) == self.labels[own]
+            hits += right
+            shares[draw] = right.mean()
+        self.parts.append((len(own), float((best == self.labels[own]).mean()), shares))
+        self.rows, self.answers = np.append(self.rows, own), np.append(self.answers, best)
+        self.random = np.append(self.random, hits / most)
 
-
-def _certify(name: str, chose: bool, parts: Sequence[_Part]) -> Certified:
-    """Join the parts: means over all photos, with intervals for other photos of these classes."""
-    right = np.concatenate([part.right for part in parts]).astype(float)
-    random = np.concatenate([part.random for part in parts])
-    sizes = np.array([len(part.queries) for part in parts]) / len(right)
-    best = float(sum(size * part.draws.max() for size, part in zip(sizes, parts, strict=True)))
-    worse = float(
-        sum(size * (part.draws < part.right.mean()).mean() for size, part in zip(sizes, parts, strict=True))
-    )
-    draws = min(len(part.draws) for part in parts)
-    return Certified(
-        name,
-        chose,
-        mean_interval(right),
-        mean_interval(random),
-        mean_interval(right - random),
-        best,
-        worse,
-        draws,
-    )
-
-
-def _classes(
-    data: Dataset, rows: Ints, parts: Sequence[_Part], array: NDArray[np.float32], seed: int
-) -> list[ClassChoice]:
-    """Return a row per class, with the group of its photos that its references serve worst."""
-    queries, right, answers, random = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("queries", "right", "answers", "random")
-    )
-    labels, classes = data.labels, []
-    units = Looks([array], labels).units[0]
-    for number, class_id in enumerate(data.class_ids):
-        own = np.flatnonzero(labels[queries] == number)
-        wrong = np.bincount(answers[own][~right[own]], minlength=len(data.class_ids))
-        taken = data.class_ids[int(wrong.argmax())] if wrong.any() else ""
-        missing, unserved = "", np.empty(0, np.int64)
-        if len(own) >= 6 and not right[own].all():
-            from longshot.deploy.choosing_search import groups_of
-
-            looks = groups_of(units[queries[own]], 3, seed)
-            missing, unserved = _missing(data, queries[own], right[own], looks)
-        mean = [float(values[own].mean()) if len(own) else float("nan") for values in (right, random)]
-        chosen = tuple(rows[labels[rows] == number].tolist())
-        classes.append(
-            ClassChoice(
-                class_id, chosen, len(own), mean[0], mean[1], taken, missing, tuple(unserved.tolist())
-            )
+    def certified(self, name: str, chose: bool) -> Certified:
+        """Return what the choice is worth, with intervals for other photos of these classes."""
+        right, sizes = self.right.astype(float), [size for size, _, _ in self.parts]
+        return Certified(
+            name,
+            chose,
+            mean_interval(right),
+            mean_interval(self.random),
+            mean_interval(right - self.random),
+            float(np.average([shares.max() for _, _, shares in self.parts], weights=sizes)),
+            float(np.average([(shares < own).mean() for _, own, shares in self.parts], weights=sizes)),
+            min(len(shares) for _, _, shares in self.parts),
         )
+
+
+def _classes(data: Dataset, rows: Ints, asked: _Asked, units: Vectors, seed: int) -> list[ClassChoice]:
+    """Return a row per class, with the group of its photos that its references serve worst."""
+    labels, ids, classes = data.labels, data.class_ids, []
+    for number, class_id in enumerate(ids):
+        own = np.flatnonzero(labels[asked.rows] == number)
+        queries, right = asked.rows[own], asked.right[own]
+        wrong = np.bincount(asked.answers[own][~right], minlength=len(ids))
+        missing, unserved = "", queries[:0]
+        if len(own) >= 6 and not right.all():
+            missing, unserved = _missing(data, queries, right, groups_of(units[queries], 3, seed))
+        chosen, random = (
+            float(values.mean()) if len(own) else float("nan") for values in (right, asked.random[own])
+        )
+        references, apart = tuple(rows[labels[rows] == number].tolist()), tuple(unserved.tolist())
+        taken_for = ids[int(wrong.argmax())] if wrong.any() else ""
+        row = ClassChoice(class_id, references, len(own), chosen, random, taken_for, missing, apart)
+        classes.append(row)
     return sorted(classes, key=lambda each: (np.nan_to_num(each.chosen, nan=2.0), each.class_id))
 
 
 def _missing(data: Dataset, rows: Ints, right: Bools, looks: Ints) -> tuple[str, Ints]:
     """Say of which photos a class has too few: a value of an attribute where there are any, else a group of looks."""
-    candidates: list[tuple[float, str, Bools]] = []
-    columns = (
-        {}
-        if data.attributes is None
-        else {name: data.attributes[name].to_pylist() for name in data.attributes.column_names}
-    )
-    for name, values in columns.items():
-        here = np.array([str(values[row]) for row in rows])
-        for value in np.unique(here) if len(np.unique(here)) <= 10 else ():
-            candidates.append(
-                (_shortfall(right, here == value), f"photos with {name} {value}", here == value)
-            )
-    for number in np.unique(looks) if not candidates else ():
-        candidates.append((_shortfall(right, looks == number), "more photos of one look", looks == number))
-    short, words, members = max(candidates, key=lambda each: each[0], default=(0.0, "", right))
+    table = {} if data.attributes is None else data.attributes.take(rows).to_pydict()
+    candidates = []
+    for name, values in table.items():
+        column = np.array(values, str)
+        for value in np.unique(column) if len(np.unique(column)) <= 10 else ():
+            candidates.append((f"photos with {name} {value}", column == value))
+    candidates = candidates or [("more photos of one look", looks == number) for number in np.unique(looks)]
+    scored = [(_shortfall(right, members), words, members) for words, members in candidates]
+    short, words, members = max(scored, key=lambda each: each[0])
     wrong = members & ~right
     if short <= 0.15 or wrong.sum() < 2:
         return "", rows[:0]
@@ -434,13 +300,15 @@ def _shortfall(right: Bools, members: Bools) -> float:
     return float(right[~members].mean() - right[members].mean())
 
 
-def _left_out(suspected: Bools, later: Bools, shots: Ints, shot: int) -> tuple[str, ...]:
+def _left_out(suspected: Bools, later: Bools, numbers: Ints, shot: int) -> tuple[str, ...]:
     """Say what could not be a reference."""
     lines = []
     if suspected.any():
-        lines.append(f"{count(int(suspected.sum()), 'photo')} whose label looks wrong")
+        lines.append(f"not chosen: {count(int(suspected.sum()), 'photo')} whose label looks wrong")
     if later.any():
-        lines.append(f"{count(int(later.sum()), 'copy', 'copies')} of other photos")
-    if short := int((shots < shot).sum()):
-        lines.append(f"{count(short, 'class', 'classes')} with fewer photos than {shot}: all they have")
+        lines.append(f"not chosen: {count(int(later.sum()), 'copy', 'copies')} of other photos")
+    if short := int((numbers < shot).sum()):
+        verb = "has" if short == 1 else "have"
+        kept = f"fewer than {shot} photos beside those kept apart: all of these are references"
+        lines.append(f"{count(short, 'class', 'classes')} {verb} {kept}")
     return tuple(lines)

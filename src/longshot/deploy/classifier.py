@@ -46,6 +46,8 @@ class Classifier:
         Turns vectors into probabilities.
     references : list of Reference
         The reference photos, in the order of the head's support.
+    seen : tuple of str, optional
+        Digests of the photos that took part in choosing them.
     folder : path, optional
         Where it was read from or written to.
 
@@ -69,6 +71,7 @@ class Classifier:
     network: ShippedNetwork
     head: Head
     references: list[Reference]
+    seen: tuple[str, ...] = ()
     folder: Path | None = field(default=None)
 
     @property
@@ -92,8 +95,8 @@ class Classifier:
         """
         folder = Path(folder)
         files = parts.read_files(folder)
-        facts = read_json(ModelFacts, folder / parts.MODEL, f"The model {folder}: {parts.MODEL}")
-        listed = read_json(References, folder / parts.REFERENCES, f"The model {folder}: {parts.REFERENCES}")
+        facts = read_json(ModelFacts, folder / parts.MODEL, "The model file")
+        listed = read_json(References, folder / parts.REFERENCES, "The model file")
         method = stored_method(facts.method) if facts.form == SUPPORT else None
         try:
             tensors = load(files[parts.HEAD])
@@ -112,7 +115,7 @@ class Classifier:
             ) from error
         head = Head(facts.form, tensors, method)
         head.certainty = Certainty(*facts.certainty)
-        return cls(facts, network, head, list(listed.references), folder)
+        return cls(facts, network, head, list(listed.references), listed.seen, folder)
 
     def save(self, folder: str | Path) -> None:
         """Write the model as a folder; one that is there must be a model's.
@@ -130,6 +133,7 @@ class Classifier:
             fingerprint=self.facts.fingerprint,
             shot=len(self.references) / len(self.classes),
             references=tuple(self.references),
+            seen=self.seen,
         )
         tensors = {name: tensor.contiguous() for name, tensor in self.head.tensors().items()}
         facts = self.facts.model_copy(
@@ -167,26 +171,17 @@ class Classifier:
 
         listed = list_photos(photos)
         values, bad = self.network.vectors([photo for _, photo in listed])
-        vectors = torch.from_numpy(values)
-        readable = np.array([position for position in range(len(listed)) if position not in bad], np.int64)
-        probabilities = np.full((len(listed), len(self.classes)), np.nan)
-        similarity = np.full(len(listed), np.nan)
-        near = np.zeros((len(listed), min(nearest, len(self.references))), np.int64)
-        if len(readable):
-            chances, similar = self.head(vectors)
-            probabilities[readable], similarity[readable] = chances.numpy(), similar.numpy()
-            units = normalize(self.head.support - self.head.mean, dim=1)
-            sides = normalize(vectors - self.head.mean, dim=1) @ units.T
-            near[readable] = sides.topk(near.shape[1], dim=1).indices.numpy()
-        return Predictions(
-            self,
-            [name for name, _ in listed],
-            [photo for _, photo in listed],
-            probabilities,
-            similarity,
-            near,
-            bad,
+        vectors = torch.zeros(len(listed), self.head.support.shape[1])
+        vectors[[position for position in range(len(listed)) if position not in bad]] = torch.from_numpy(
+            values
         )
+        probabilities, similarity = (answer.double().numpy() for answer in self.head(vectors))
+        probabilities[[*bad]], similarity[[*bad]] = np.nan, np.nan
+        units = normalize(self.head.support - self.head.mean, dim=1)
+        sides = normalize(vectors - self.head.mean, dim=1) @ units.T
+        near = sides.topk(min(nearest, len(self.references)), dim=1).indices.numpy()
+        names, sources = [name for name, _ in listed], [photo for _, photo in listed]
+        return Predictions(self, names, sources, probabilities, similarity, near, bad)
 
     def export(self, onnx: str | Path, *, force: bool = False) -> Path:
         """Write one ONNX file from decoded pixels to probabilities; see ``longshot.export``.

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.base import PATH, UserError, echo_json, json_option, print_written, verb_options
+from longshot.base import PATH, UserError, echo_json, is_screen, json_option, print_written, verb_options
 
 
 @click.command()
@@ -23,8 +23,8 @@ def choose_command(dataset: str, as_json: bool, out: Path | None, html: Path | N
       longshot choose ./my_photos --shot 5 -o refs.json --html references.html
       longshot choose ./my_photos --photos 200 -o refs.json
 
-    Networks choose photos that tell the classes apart best, one from each group of looks. Another network measures them
-    on photos that took no part, against random references. 'longshot fit' makes a classifier of them.
+    Networks choose photos that tell the classes apart best. Another network measures them on photos that took no part,
+    against random references. 'longshot fit' makes a classifier of them.
     """
     import longshot
 
@@ -91,6 +91,7 @@ def predict_command(
     elif out is None:
         click.echo(answers)
     else:
+        click.echo(", ".join(answers.counts()), err=is_screen(out))
         print_written(out)
 
 

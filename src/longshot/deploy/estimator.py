@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from longshot.base import UserError
-from longshot.deploy.fitting import FOLDS
-from longshot.deploy.heads import Certainty, fit_certainty, make_head, shippable
+from longshot.deploy.fitting import left_out
+from longshot.deploy.heads import fit_certainty, make_head, shippable
 from longshot.deploy.photo_sources import list_photos
 from longshot.deploy.shipped_network import backbone_network
 from longshot.models import ImageMethod, open_backbone
@@ -100,23 +100,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.n_features_in_ = rows.shape[1]
         self.head_ = make_head(method, rows, label, len(self.classes_))
         if self.calibrate and np.bincount(label).min() > 1:
-            self.head_.certainty = self._certainty(method, rows, label)
+            evidence = left_out(method, rows, label, np.arange(len(label)), self.random_state)
+            if len(evidence.label):
+                self.head_.certainty = fit_certainty(evidence.scores, evidence.label)
         return self
-
-    def _certainty(self, method: Any, rows: NDArray[np.float32], label: NDArray[np.int64]) -> Certainty:
-        """Set how sure answers are on examples that a head did not learn from."""
-        generator, scores, truth = np.random.default_rng(self.random_state), [], []
-        fold = np.empty(len(label), np.int64)
-        for number in range(len(self.classes_)):
-            members = np.flatnonzero(label == number)
-            fold[members] = generator.permutation(len(members)) % min(FOLDS, len(members))
-        for number in range(int(fold.max()) + 1):
-            apart = fold == number
-            if np.bincount(label[~apart], minlength=len(self.classes_)).all():
-                head = make_head(method, rows[~apart], label[~apart], len(self.classes_))
-                scores.append(head.scores(torch.from_numpy(rows[apart])).numpy())
-                truth.append(label[apart])
-        return fit_certainty(np.concatenate(scores), np.concatenate(truth)) if scores else Certainty()
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every class, [n, C], in the order of ``classes_``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +16,7 @@ from torch import Tensor
 
 import longshot
 from longshot.audit import find_copies
-from longshot.base import Bools, ImageTask, Ints, UserError, count, first, note, read_json, with_engine
+from longshot.base import ImageTask, Ints, UserError, count, first, note, read_json, with_engine
 from longshot.data import image_digests
 from longshot.deploy.classifier import Classifier, make_references
 from longshot.deploy.heads import (
@@ -32,7 +32,6 @@ from longshot.deploy.heads import (
 from longshot.deploy.model_folder import (
     Card,
     ClassMeasured,
-    Estimate,
     ModelFacts,
     NetworkFacts,
     References,
@@ -43,6 +42,7 @@ from longshot.models import (
     Adapted,
     Backbone,
     ImageMethod,
+    Method,
     NotExportable,
     adaptable,
     default_networks,
@@ -52,26 +52,69 @@ from longshot.models import (
     prepare_fixed_norms,
     read_pixels,
 )
-from longshot.statistics import calibration, mean_interval, wilson
+from longshot.statistics import Interval, calibration, mean_interval, wilson
 
 if TYPE_CHECKING:
     from longshot import Dataset
 
 FOLDS = 4  # of the references, where no other photos are there to measure on
 _EXAMPLES = 8  # photos on which an exported network is compared
+_RATES = (0.01, 0.05, 0.1, 0.2, 0.5)  # false accepts at which the card says what is accepted
 _FEWEST = 20  # photos that certainty and threshold are set on
 _MOST_ADAPTED = 2_000  # references that a network is adapted to: all of them are in memory
 
 
 @dataclass(frozen=True, eq=False)
+class Problem:
+    """The photos of a dataset as a model is asked about them.
+
+    Attributes
+    ----------
+    data : Dataset
+        N photos.
+    truth : array [N]
+        Their classes among those of the model; −1 for photos of others.
+    group : array [N]
+        The first row of the copies that each is one of.
+    queries : array
+        Rows of its classes that it learned nothing from, nor from a copy; one of each group of copies.
+    """
+
+    data: Dataset
+    truth: Ints
+    group: Ints
+    queries: Ints
+
+    @classmethod
+    def of(cls, data: Dataset, class_ids: Sequence[str], learned: Ints) -> Problem:
+        """Find what a model of these classes can be asked that has learned from the rows ``learned``."""
+        numbers = {class_id: position for position, class_id in enumerate(class_ids)}
+        truth = np.array([numbers.get(class_id, -1) for class_id in data.class_ids])[data.labels]
+        _, copies = find_copies(data)
+        group = np.arange(len(data)) if copies is None else copies.group
+        unseen = (truth >= 0) & ~np.isin(group, group[learned]) & (group == np.arange(len(data)))
+        return cls(data, truth, group, np.flatnonzero(unseen))
+
+
+@dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a model says of n photos that it did not learn from."""
+    """What a head says of n photos that it did not learn from."""
 
     scores: NDArray[Any]  # [n, C]
     similarities: NDArray[Any]  # [n, C]
     label: Ints  # [n]
-    rows: Ints  # [n] of the dataset
-    how: str  # where they come from, in words
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, head: Head, vectors: NDArray[np.float32], label: Ints) -> Evidence:
+        """Ask a head about the vectors of photos."""
+        asked = torch.from_numpy(np.ascontiguousarray(vectors))
+        return cls(head.scores(asked).numpy(), head.similarities(asked).numpy(), label)
+
+
+def joined(parts: Sequence[Evidence]) -> Evidence:
+    """Return what several heads say, one after the other."""
+    return Evidence(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 @with_engine
@@ -89,9 +132,9 @@ def fit(
 ) -> Classifier:
     """Make a classifier from photos: a network, what a method learns from the references, and what was measured.
 
-    Certainty and threshold are set on photos that are neither references nor near copies of one. What the card says of
-    them is measured on other classes than those that set them. Without other photos, parts of the references are left
-    out in turn.
+    Certainty and threshold are set on photos that took no part: they are neither references, nor near copies of one,
+    nor did ``choose`` look at them. What the card says of them is measured on other classes than those that set them.
+    Without other photos, parts of the references are left out in turn.
 
     Parameters
     ----------
@@ -134,24 +177,24 @@ def fit(
         claim_model(out)
     chosen = shippable(method)
     data = dataset if isinstance(dataset, longshot.Dataset) else longshot.open_dataset(dataset, skip_bad=True)
-    rows, class_ids = _reference_rows(data, references)
-    label = np.array([class_ids.index(data.class_ids[number]) for number in data.labels[rows]])
-    _, copies = find_copies(data)
-    groups = np.arange(len(data)) if copies is None else copies.group
+    rows, class_ids, seen = _reference_rows(data, references)
+    problem = Problem.of(
+        data, class_ids, np.union1d(rows, [seen[digest] for digest in seen]).astype(np.int64)
+    )
     opened = open_backbone(default_network() if backbone is None else backbone, device)
     if not isinstance(opened, Backbone):
         raise UserError(
             f"'{opened.name}' are vectors without a network, and new photos need one",
             "choose another {backbone}",
         )
-    network, head, evidence = _learn(chosen, data, opened, rows, label, class_ids, groups, seed)
+    network, head, evidence, how = _learn(chosen, problem, opened, rows, seed)
     if head.form == SUPPORT and is_own_method(chosen.call.partition("(")[0]):
         raise UserError(
             f"What {chosen.call} learned has no closed form, and its code is yours, which a model cannot hold",
             "choose another {method}, such as ridge",
         )
-    card, threshold = _calibrate(head, evidence, class_ids, false_accept, seed)
-    sizes = {"references": len(rows), "images": len(data), "evidence": evidence.how, "versions": _versions()}
+    card = Card(photos=len(evidence.label), evidence=how, versions=_versions())
+    card, threshold = _calibrate(head, evidence, card, class_ids, false_accept, seed)
     identity = ("identity", "weights_hash", "preprocessing", "engine")
     facts = ModelFacts(
         method=chosen.call,
@@ -163,10 +206,10 @@ def fit(
         false_accept=false_accept,
         dataset=data.name,
         fingerprint=data.fingerprint,
-        card=card.model_copy(update=sizes),
+        card=card,
     )
-    listed = make_references(data.class_ids, data, rows[np.argsort(label, kind="stable")])
-    model = Classifier(facts, network, head, listed)
+    order = np.argsort(problem.truth[rows], kind="stable")
+    model = Classifier(facts, network, head, make_references(data.class_ids, data, rows[order]), tuple(seen))
     if out is not None:
         model.save(out)
     return model
@@ -182,12 +225,16 @@ def default_network() -> str:
     return name
 
 
-def _reference_rows(data: Dataset, references: str | Path | None) -> tuple[Ints, tuple[str, ...]]:
-    """Return the rows of the references and the ids of their classes; they are found by content."""
-    if references is None:
-        rows, class_ids = np.arange(len(data)), data.class_ids
-    else:
-        listed = read_json(References, Path(references), f"The references {references}")
+def _reference_rows(
+    data: Dataset, references: str | Path | None
+) -> tuple[Ints, tuple[str, ...], dict[str, int]]:
+    """Return the rows of the references, the ids of their classes, and the digests and rows of photos that chose them.
+
+    They are found by content.
+    """
+    rows, class_ids, seen = np.arange(len(data)), data.class_ids, {}
+    if references is not None:
+        listed = read_json(References, Path(references), "The list of references")
         digests = {bytes(digest).hex(): row for row, digest in enumerate(image_digests(data))}
         missing = [each.key for each in listed.references if each.digest not in digests]
         if missing:
@@ -197,75 +244,68 @@ def _reference_rows(data: Dataset, references: str | Path | None) -> tuple[Ints,
                 "bring the photos back, or choose again with {choose(FOLDER)}",
             )
         rows = np.array(sorted(digests[each.digest] for each in listed.references), np.int64)
-        class_ids = tuple(sorted({data.class_ids[number] for number in data.labels[rows]}))
+        class_ids = tuple(data.class_ids[number] for number in np.unique(data.labels[rows]))
+        seen = {digest: digests[digest] for digest in listed.seen if digest in digests}
     if len(class_ids) < 2:
         raise UserError(
             f"The references of '{data.name}' have {count(len(class_ids), 'class', 'classes')}, and 2 are needed",
             "put the photos of each class into a folder of its own",
         )
-    return rows, class_ids
+    return rows, class_ids, seen
 
 
 def _learn(
-    method: Any,
-    data: Dataset,
-    backbone: Backbone,
-    rows: Ints,
-    label: Ints,
-    class_ids: tuple[str, ...],
-    groups: Ints,
-    seed: int,
-) -> tuple[ShippedNetwork, Head, Evidence]:
-    """Learn from the references, and ask about photos that are neither references nor copies of one."""
-    way = len(class_ids)
-    numbers = {data.class_ids.index(class_id): position for position, class_id in enumerate(class_ids)}
-    truth = np.array([numbers.get(int(number), -1) for number in data.labels])
-    unused = (truth >= 0) & ~np.isin(groups, groups[rows]) & (groups == np.arange(len(groups)))
-    queries = np.flatnonzero(unused)
+    method: Any, problem: Problem, backbone: Backbone, rows: Ints, seed: int
+) -> tuple[ShippedNetwork, Head, Evidence, str]:
+    """Learn from the references, and ask about photos that took no part; say which these are."""
+    data, queries, label = problem.data, problem.queries, problem.truth[rows]
+    way = int(label.max()) + 1
     if isinstance(method, ImageMethod):
         network, score = _adapt(method, data, backbone, rows, label)
-        seen = np.concatenate([rows, queries])
-        values, bad = network.vectors([(data.store, int(row)) for row in seen])
+        needed = np.concatenate([rows, queries])
+        values, bad = network.vectors([(data.store, int(row)) for row in needed])
         if bad:
             raise UserError(
                 f"{count(len(bad), 'image')} of '{data.name}' cannot be read any more: {bad[min(bad)]}."
             )
         array = np.zeros((len(data), values.shape[1]), np.float32)
-        array[seen] = values
+        array[needed] = values
         head = make_head(method, array[rows], label, way, score)
     else:
         array = np.asarray(longshot.embed(data, backbone).array, np.float32)
         head = make_head(method, array[rows], label, way)
         examples = [read_pixels(data.store, backbone.transform, int(row)) for row in rows[:_EXAMPLES]]
         network = ship_network(backbone, np.stack(examples))
-    if len(queries) or isinstance(method, ImageMethod):
-        return network, head, _ask(head, array, truth, queries, "photos that are no references")
-    parts = [_ask(head, array, truth, rows[:0], "")]
-    for members in _folds(groups[rows], label, seed):
-        if np.bincount(label[~members], minlength=way).all():
-            partial = make_head(method, array[rows[~members]], label[~members], way)
-            alone = members & ~np.isin(groups[rows], groups[rows[~members]])
-            parts.append(_ask(partial, array, truth, rows[alone], ""))
-    names = ("scores", "similarities", "label", "rows")
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return network, head, Evidence(**columns, how=f"the references themselves, left out in {FOLDS} parts")
+    evidence = Evidence.of(head, array[queries], problem.truth[queries])
+    how = "photos that took no part in choosing or learning"
+    if len(queries) < _FEWEST and not isinstance(method, ImageMethod):
+        parts = [evidence, left_out(method, array[rows], label, problem.group[rows], seed)]
+        how = (
+            f"{how}, and " if len(queries) else ""
+        ) + f"the references themselves, left out in {FOLDS} parts"
+        evidence = joined(parts)
+    return network, head, evidence, how
 
 
-@torch.no_grad()
-def _ask(head: Head, array: NDArray[np.float32], truth: Ints, rows: Ints, how: str) -> Evidence:
-    """Return what a head says of some rows."""
-    vectors = torch.from_numpy(array[rows])
-    return Evidence(head.scores(vectors).numpy(), head.similarities(vectors).numpy(), truth[rows], rows, how)
+def left_out(method: Method, vectors: NDArray[np.float32], label: Ints, group: Ints, seed: int) -> Evidence:
+    """Ask about references [S] that are left out in turn: parts with some of every class, copies together.
 
-
-def _folds(groups: Ints, label: Ints, seed: int) -> list[Bools]:
-    """Deal references [S] to folds, those of a class evenly and copies together."""
-    fold, generator = np.zeros(len(label), np.int64), np.random.default_rng(seed)
-    for number in np.unique(label):
+    A part without which a class would be empty is not asked about, nor are copies across parts.
+    """
+    way, fold, generator = int(label.max()) + 1, np.zeros(len(label), np.int64), np.random.default_rng(seed)
+    for number in range(way):
         members = np.flatnonzero(label == number)
-        _, group = np.unique(groups[members], return_inverse=True)
-        fold[members] = (generator.permutation(int(group.max()) + 1) % FOLDS)[group]
-    return [fold == number for number in range(FOLDS)]
+        _, position = np.unique(group[members], return_inverse=True)
+        fold[members] = (generator.permutation(int(position.max()) + 1) % FOLDS)[position]
+    empty = np.zeros((0, way), np.float32)
+    parts = [Evidence(empty, empty, label[:0])]
+    for number in range(FOLDS):
+        own = fold != number
+        if np.bincount(label[own], minlength=way).all():
+            head = make_head(method, vectors[own], label[own], way)
+            apart = ~own & ~np.isin(group, group[own])
+            parts.append(Evidence.of(head, vectors[apart], label[apart]))
+    return joined(parts)
 
 
 def _adapt(
@@ -319,40 +359,38 @@ def _adapt(
 
 
 def _calibrate(
-    head: Head, evidence: Evidence, class_ids: tuple[str, ...], rate: float, seed: int
+    head: Head, evidence: Evidence, card: Card, class_ids: tuple[str, ...], rate: float, seed: int
 ) -> tuple[Card, float | None]:
     """Set certainty and threshold on all photos at hand; measure both where other classes set them."""
-    label, scores = evidence.label, evidence.scores
+    label, scores, similarities = evidence.label, evidence.scores, evidence.similarities
     if len(label) < _FEWEST or len(np.unique(label)) < 4:
         note(
             f"probabilities are not calibrated and no photo is called none of these: "
             f"{count(len(label), 'photo')} beside the references, and {_FEWEST} of 4 classes are needed"
         )
-        return Card(photos=len(label)), None
-    right = scores.argmax(1) == label
-    confidence, accepted, taken = np.empty(len(label)), np.empty(len(label), bool), np.empty(len(label), bool)
-    similarity = evidence.similarities.max(1)
+        return card, None
+    right, rates = scores.argmax(1) == label, list(dict.fromkeys([rate, *_RATES]))
+    nearest, strange = similarities.max(1), nearest_other(similarities, label)
+    confidence, taken = np.empty(len(label)), np.empty(len(label), bool)
+    accepted = np.empty((len(rates), len(label)))
     for setting in class_parts(label, seed):
-        certainty = fit_certainty(scores[setting], label[setting])
-        threshold = open_threshold(evidence.similarities[setting], label[setting], rate)
-        values = torch.from_numpy(scores[~setting].astype(np.float64))
-        confidence[~setting] = certainty.probabilities(values).amax(1).numpy()
-        accepted[~setting] = similarity[~setting] >= threshold
-        taken[~setting] = nearest_other(evidence.similarities[~setting], label[~setting]) >= threshold
+        certainty, asked = fit_certainty(scores[setting], label[setting]), ~setting
+        values = torch.from_numpy(scores[asked].astype(np.float64))
+        confidence[asked] = certainty.probabilities(values).amax(1).numpy()
+        thresholds = [open_threshold(similarities[setting], label[setting], each) for each in rates]
+        accepted[:, asked] = nearest[asked] >= np.array(thresholds)[:, None]
+        taken[asked] = strange[asked] >= thresholds[0]
     measured = calibration(np.minimum(confidence, 1.0), right)
     head.certainty = fit_certainty(scores, label)
-    card = Card(
-        photos=len(label),
-        accuracy=Estimate.of(mean_interval(right.astype(float))),
-        classes=per_class(scores, label, class_ids),
-        ece=measured.ece,
-        confidence_gap=measured.gap,
-        false_accepts=Estimate.of(
-            mean_interval([taken[label == number].mean() for number in np.unique(label)])
-        ),
-        accepted=Estimate.of(mean_interval(accepted.astype(float))),
-    )
-    return card, open_threshold(evidence.similarities, label, rate)
+    measures = {
+        "accuracy": mean_interval(right.astype(float)),
+        "classes": per_class(scores, label, class_ids),
+        "ece": measured.ece,
+        "confidence_gap": measured.gap,
+        "false_accepts": mean_interval([taken[label == number].mean() for number in np.unique(label)]),
+        "accepted": tuple(zip(rates, map(mean_interval, accepted), strict=True)),
+    }
+    return card.model_copy(update=measures), open_threshold(similarities, label, rate)
 
 
 def per_class(scores: NDArray[Any], label: Ints, class_ids: tuple[str, ...]) -> tuple[ClassMeasured, ...]:
@@ -363,28 +401,15 @@ def per_class(scores: NDArray[Any], label: Ints, class_ids: tuple[str, ...]) -> 
         right = int((own == number).sum())
         low, high = wilson([right], [len(own)])
         wrong = np.bincount(own[own != number], minlength=len(class_ids))
+        accuracy = Interval(right / len(own), float(low[0]), float(high[0]), len(own))
         taken_for = class_ids[int(wrong.argmax())] if wrong.any() else ""
-        share = right / len(own)
-        rows.append(
-            ClassMeasured(
-                class_id=class_ids[number],
-                photos=len(own),
-                accuracy=share,
-                low=float(low[0]),
-                high=float(high[0]),
-                taken_for=taken_for,
-            )
-        )
-    return tuple(sorted(rows, key=lambda row: (row.accuracy, row.class_id)))
+        rows.append(ClassMeasured(class_id=class_ids[number], accuracy=accuracy, taken_for=taken_for))
+    return tuple(sorted(rows, key=lambda row: (row.accuracy.mean, row.class_id)))
 
 
 def _versions() -> dict[str, str]:
     import onnxruntime
 
-    return {
-        "longshot": longshot.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "onnxruntime": onnxruntime.__version__,
-    }
+    modules = {"torch": torch, "numpy": np, "onnxruntime": onnxruntime}
+    versions = {name: str(module.__version__) for name, module in modules.items()}
+    return {"longshot": longshot.__version__, "python": platform.python_version(), **versions}

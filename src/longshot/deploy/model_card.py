@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from longshot.base import count, escape_markdown
@@ -50,16 +51,22 @@ def facts_of(model: Classifier) -> list[tuple[str, str]]:
         ("network", f"{facts.network.name}, {holds}"),
         ("method", f"{facts.method}{closed}"),
     ]
-    if card.accuracy is None or card.false_accepts is None or card.accepted is None:
-        lines.append(("measured", f"nothing: {card.photos:,} photos beside the references"))
+    if card.accuracy is None or card.false_accepts is None:
+        lines.append(("measured", f"nothing: {count(card.photos, 'photo')}, {card.evidence}"))
     else:
+        other = ", ".join(
+            f"{percent(accepted.mean, 0)} % (--false-accept {rate:g})"
+            for rate, accepted in card.accepted[1:]
+            if rate > facts.false_accept
+        )
         lines += [
-            ("measured on", f"{count(card.photos, 'photo')}: {card.evidence}"),
+            ("measured on", f"{card.photos:,}: {card.evidence}"),
             ("accuracy", f"{card.accuracy.text()} %, if every photo is one of the classes"),
             ("calibration", f"expected error {percent(card.ece)} points, on classes that did not set it"),
             ("none of these", f"{percent(facts.false_accept)} % of photos of absent classes may be accepted; "
              f"{card.false_accepts.text()} % were, of classes that did not set the threshold"),
-            ("accepted", f"{card.accepted.text()} % of photos of its own classes"),
+            ("accepted", f"{card.accepted[0][1].text()} % of photos of its own classes; where more of absent ones may "
+             f"be, {other}"),
         ]  # fmt: skip
     lines += [("changed since", change) for change in facts.history]
     return lines
@@ -78,17 +85,18 @@ def class_sheet(model: Classifier, most: int | None = None) -> Sheet:
     names = dict(zip(ids, class_names(ids), strict=True))
     columns = (
         Column("Class", lambda row: names[row.class_id], key="class"),
-        Column("Accuracy %", lambda row: row.accuracy, "percent", key="accuracy"),
-        Column("95 % interval", lambda row: (row.low, row.high), "percent", key=("low", "high")),
-        Column("Photos", lambda row: row.photos, "count", key="photos"),
-        Column("Most often taken for", lambda row: names.get(row.taken_for, "–"), key="taken_for"),
+        Column("Accuracy %", lambda row: row.accuracy.mean, "percent", key="accuracy"),
+        Column("95 %", lambda row: (row.accuracy.low, row.accuracy.high), "percent", key=("low", "high")),
+        Column("Photos", lambda row: row.accuracy.n, "count", key="photos"),
+        Column("Taken for", lambda row: names.get(row.taken_for, "–"), key="taken_for"),
     )
     return make_sheet(columns, rows[:most], "Classes, the worst first", labels=1)
 
 
 def screen(model: Classifier) -> str:
     """Return what the terminal shows."""
-    lines = "\n".join(f"{name:<14} {text}" for name, text in facts_of(model))
+    pairs = [f"{name:<14} {text}" for name, text in facts_of(model)]
+    lines = "\n".join(textwrap.fill(pair, 80, subsequent_indent=" " * 15) for pair in pairs)
     return f"{lines}\n\n{terminal(class_sheet(model, _WORST))}" if model.facts.card.classes else lines
 
 

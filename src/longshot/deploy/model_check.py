@@ -11,43 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from longshot.audit import find_copies
-from longshot.base import (
-    Ints,
-    OutputKind,
-    UserError,
-    claim_folder,
-    claim_output,
-    deliver_text,
-    note,
-    starts_with,
-)
+from longshot.base import UserError, note
 from longshot.data import Dataset, image_digests, reopen_dataset
 from longshot.deploy.classifier import Classifier
 from longshot.deploy.deploy_commands import refuse_options
-from longshot.deploy.fitting import per_class
+from longshot.deploy.fitting import Evidence, Problem, per_class
 from longshot.deploy.heads import nearest_other
 from longshot.deploy.model_card import class_sheet, fact_sheet
-from longshot.reports import (
-    JUNIT_OPENING,
-    Column,
-    Section,
-    Sheet,
-    junit,
-    make_sheet,
-    markdown,
-    terminal,
-    write_page,
-)
-from longshot.statistics import Interval, mean_interval, percent
+from longshot.reports import Column, Section, Sheet, junit, make_sheet, markdown, terminal, write_page
+from longshot.statistics import Interval, Verdict, mean_interval, percent
 
-_HEADING = "# Check of the model "
-_MARKDOWN = OutputKind("table", {".md": starts_with(_HEADING)})
-_JUNIT = OutputKind("record of tests", {".xml": starts_with(JUNIT_OPENING)})
-PAGE_NAME = "check.html"
 _QUERIES = 10  # photos of each class of a task
 _WORST = 10  # classes on a screen
 
@@ -83,13 +57,9 @@ class ModelCheck:
     lines: tuple[str, ...]
 
     @property
-    def verdict(self) -> str | None:
+    def verdict(self) -> Verdict | None:
         """Tell whether the model reaches what is needed with all its classes; None where nothing was asked for."""
-        if self.need is None:
-            return None
-        own = self.measured[0].accuracy
-        low, high = (own.mean if end is None else end for end in (own.low, own.high))
-        return "passed" if low >= self.need else "failed" if high < self.need else "undecided"
+        return self.measured[0].accuracy.verdict(self.need)
 
     def verdict_line(self) -> str:
         """Say whether what is needed is reached; empty without a need."""
@@ -129,13 +99,9 @@ class ModelCheck:
 
     def to_markdown(self) -> str:
         """Return the tables as Markdown."""
-        lines = [
-            f"{_HEADING}of {self.model.facts.dataset}",
-            "",
-            *(f"- {line}" for line in (self.verdict_line(), *self.lines) if line),
-            "",
-        ]
-        return "\n".join([*lines, markdown(self.sheet()), markdown(class_sheet(self.model))])
+        lines = [f"- {line}" for line in (self.verdict_line(), *self.lines) if line]
+        heading = f"# Check of the model of {self.model.facts.dataset}"
+        return "\n".join([heading, "", *lines, "", markdown(self.sheet()), markdown(class_sheet(self.model))])
 
     def to_junit(self) -> str:
         """Return the verdict and the classes below what is needed as JUnit's XML."""
@@ -144,8 +110,8 @@ class ModelCheck:
             (name, "all classes", self.verdict_line() if self.verdict in ("failed", "undecided") else "")
         ]
         for row in self.model.facts.card.classes:
-            below = f"{row.class_id}: {percent(row.accuracy)} %, below {percent(need)} %"
-            cases.append((name, row.class_id, below if row.high < need else ""))
+            below = f"{row.class_id}: {percent(row.accuracy.mean)} %, below {percent(need)} %"
+            cases.append((name, row.class_id, below if row.accuracy.verdict(need) == "failed" else ""))
         return junit("check model", cases)
 
     def page(self) -> str:
@@ -176,11 +142,6 @@ def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
         The model. Its photos are found where they were when it was fitted.
     """
     refuse_options(settings)
-    for name, kind in (("markdown", _MARKDOWN), ("junit", _JUNIT)):
-        if settings[name] is not None:
-            claim_output(settings[name], kind, force=settings["force"], name=name)
-    if settings["out"] is not None:
-        claim_folder(settings["out"], "check", (PAGE_NAME,))
     model = Classifier.open(dataset)
     data = reopen_dataset(
         model.facts.fingerprint, model.facts.dataset, has_the_bytes=partial(_has_bytes, model)
@@ -195,25 +156,19 @@ def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
         note(
             f"{len(missing):,} references of the model have other bytes in '{data.name}' by now (first: {missing[0]})"
         )
-    _, copies = find_copies(data)
-    groups = np.arange(len(data)) if copies is None else copies.group
-    learned = groups[[digests[each.digest] for each in model.references if each.digest in digests]]
-    numbers = {class_id: position for position, class_id in enumerate(model.classes)}
-    truth = np.array([numbers.get(data.class_ids[number], -1) for number in data.labels])
-    rows = np.flatnonzero((truth >= 0) & ~np.isin(groups, learned) & (groups == np.arange(len(groups))))
-    if len(rows) < 2:
+    learned = {*model.seen, *(each.digest for each in model.references)} & digests.keys()
+    problem = Problem.of(data, model.classes, np.array([digests[each] for each in learned], np.int64))
+    if len(problem.queries) < 2:
         raise UserError(
             f"The model {dataset} has learned from every photo of '{data.name}', so none is there to measure it on",
             "fit it with {references}, as {choose(FOLDER)} writes them",
         )
-    values, bad = model.network.vectors([(data.store, int(row)) for row in rows])
-    label = truth[np.delete(rows, sorted(bad))]
-    with torch.no_grad():
-        vectors = torch.from_numpy(values)
-        scores, similarity = model.head.scores(vectors).numpy(), model.head.similarities(vectors).numpy()
+    values, bad = model.network.vectors([(data.store, int(row)) for row in problem.queries])
+    evidence = Evidence.of(model.head, values, problem.truth[np.delete(problem.queries, sorted(bad))])
+    scores, similarity, label = evidence.scores, evidence.similarities, evidence.label
     right = (scores.argmax(1) == label).astype(float)
     measured = [ModelMeasured("all its classes at once", len(model.classes), mean_interval(right))]
-    measured += _tasks(model, scores, label, settings["tasks"], settings["seed"])
+    measured += _tasks(model, evidence, settings["tasks"], settings["seed"])
     card = model.facts.card.model_copy(update={"classes": per_class(scores, label, model.classes)})
     model.facts = model.facts.model_copy(update={"card": card})
     threshold = -np.inf if model.facts.threshold is None else model.facts.threshold
@@ -225,14 +180,7 @@ def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
         *([f"{len(bad):,} photos cannot be read and are left out"] if bad else []),
         *([f"on its card: {card.accuracy.text()} %"] if card.accuracy is not None else []),
     )
-    checked = ModelCheck(model, measured, settings["need"], lines)
-    if settings["out"] is not None:
-        Path(settings["out"]).mkdir(parents=True, exist_ok=True)
-        deliver_text(Path(settings["out"]) / PAGE_NAME, checked.page())
-    for name, text in (("markdown", checked.to_markdown), ("junit", checked.to_junit)):
-        if settings[name] is not None:
-            deliver_text(settings[name], text())
-    return checked
+    return ModelCheck(model, measured, settings["need"], lines)
 
 
 def _has_bytes(model: Classifier, data: Dataset) -> bool:
@@ -241,10 +189,9 @@ def _has_bytes(model: Classifier, data: Dataset) -> bool:
     return all(each.digest in digests for each in model.references)
 
 
-def _tasks(
-    model: Classifier, scores: NDArray[Any], label: Ints, tasks: int, seed: int
-) -> list[ModelMeasured]:
+def _tasks(model: Classifier, evidence: Evidence, tasks: int, seed: int) -> list[ModelMeasured]:
     """Ask the model about five classes at a time, any five and look-alikes: only these answers count."""
+    scores, label = evidence.scores, evidence.label
     present, generator = np.unique(label), np.random.default_rng(seed)
     way = min(5, len(present))
     alike = (model.head.classes @ model.head.classes.T).numpy()[np.ix_(present, present)]

@@ -14,9 +14,9 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from longshot import __version__
 from longshot.base import (
@@ -56,6 +56,7 @@ class References(Record):
     fingerprint: str
     shot: float  # photos per class, on average
     references: tuple[Reference, ...]
+    seen: tuple[str, ...] = ()  # digests of the photos that took part in choosing them
     certified: Mapping[str, Any] = Field(default_factory=dict)
 
 
@@ -69,55 +70,38 @@ class NetworkFacts(Record):
     engine: str
 
 
-class Estimate(Record):
-    """A mean with its interval, as it is stored."""
+class Measured(Record):
+    """A record with intervals, which are read from plain values."""
 
-    mean: float
-    low: float | None
-    high: float | None
-    n: int
-
-    @classmethod
-    def of(cls, interval: Interval) -> Self:
-        """Store an interval."""
-        return cls(mean=interval.mean, low=interval.low, high=interval.high, n=interval.n)
-
-    def text(self) -> str:
-        """Return the mean in per cent, with half its interval."""
-        return Interval(self.mean, self.low, self.high, self.n).text()
+    model_config = ConfigDict(strict=False)
 
 
-class ClassMeasured(Record):
+class ClassMeasured(Measured):
     """What was measured of one class: its accuracy with Wilson's interval."""
 
     class_id: str
-    photos: int
-    accuracy: float
-    low: float
-    high: float
+    accuracy: Interval
     taken_for: str = ""
 
 
-class Card(Record):
+class Card(Measured):
     """What was measured of a model, and on what; of too few photos nothing was."""
 
     photos: int
-    references: int = 0
-    images: int = 0
     evidence: str = ""  # where the photos come from, in words
     versions: dict[str, str] = Field(default_factory=dict)
-    accuracy: Estimate | None = None
+    accuracy: Interval | None = None
     ece: float | None = None
     confidence_gap: float | None = None
-    false_accepts: Estimate | None = None
-    accepted: Estimate | None = None
+    false_accepts: Interval | None = None
+    accepted: tuple[tuple[float, Interval], ...] = ()  # by the rate of false accepts, that of the model first
     classes: tuple[ClassMeasured, ...] = ()
 
 
 class ModelFacts(Record):
     """model.json."""
 
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     kind: Literal["model"] = "model"
     longshot: str = __version__
     version: int = 1  # of the model: a class that is added or removed raises it
@@ -176,7 +160,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
             f"{folder} is no model: it has no {MANIFEST}", "give a folder that {fit(FOLDER)} wrote"
         )
     text = _read_file(folder, MANIFEST)
-    manifest = read_json(Manifest, folder / MANIFEST, f"The model {folder}: {MANIFEST}")
+    manifest = read_json(Manifest, folder / MANIFEST, "The model file")
     if text != _manifest(manifest.files):
         raise UserError(f"The model {folder} was altered: {MANIFEST} is not as it was written", _REMEDY)
     if missing := [name for name in _NEEDED if name not in manifest.files]:

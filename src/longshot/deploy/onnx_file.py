@@ -90,13 +90,11 @@ def classifier_graph(model: Classifier) -> bytes:
     version = max(part.ir_version for part in (front, middle, back))
     for part in (front, middle, back):
         part.ir_version = version
-    front, middle, back = (
+    front, back = (
         compose.add_prefix(part, prefix, rename_inputs=False, rename_outputs=False)
-        for part, prefix in ((front, "resize/"), (middle, "network/"), (back, "head/"))
+        for part, prefix in ((front, "resize/"), (back, "head/"))
     )
-    for name in ("pixels", "vectors"):  # the network's own input must not be called as the whole file's
-        _rename(middle.graph, name, f"network/{name}")
-    joined = join(front, middle, io_map=[("sized", "network/pixels")])
+    joined = join(front, compose.add_prefix(middle, "network/"), io_map=[("sized", "network/pixels")])
     joined = join(joined, back, io_map=[("network/vectors", "vectors")])
     helper.set_model_props(
         joined,
@@ -250,13 +248,3 @@ def _graph(
             "fit again with another {method}, such as ridge",
         ) from error
     return load_from_string(file.getvalue())
-
-
-def _rename(graph: Any, name: str, fresh: str) -> None:
-    """Call an input or an output of a graph otherwise."""
-    for value in (*graph.input, *graph.output):
-        if value.name == name:
-            value.name = fresh
-    for node in graph.node:
-        node.input[:] = [fresh if each == name else each for each in node.input]
-        node.output[:] = [fresh if each == name else each for each in node.output]

@@ -21,6 +21,7 @@ from longshot.base import (
     delivered,
     has_columns,
     has_parquet,
+    in_words,
     is_page,
     note,
     starts_with,
@@ -83,9 +84,7 @@ class Predictions:
     def accepted(self) -> NDArray[np.bool_]:
         """Tell which photos are taken for one of the classes, [n]."""
         threshold = self.model.facts.threshold
-        return np.isfinite(self.similarity) & (
-            self.similarity >= (-np.inf if threshold is None else threshold)
-        )
+        return np.asarray(self.similarity >= (-np.inf if threshold is None else threshold))
 
     @property
     def classes(self) -> list[str]:
@@ -96,14 +95,9 @@ class Predictions:
         """Return a row of plain values per photo."""
         rows, accepted = [], self.accepted
         for position, photo in enumerate(self.photos):
-            problem = self.problems.get(position, "")
-            row: dict[str, Any] = dict.fromkeys(_COLUMNS) | {
-                "photo": photo,
-                "class": "",
-                "nearest": [],
-                "problem": problem,
-            }
-            if not problem:
+            row: dict[str, Any] = {**dict.fromkeys(_COLUMNS), "photo": photo, "class": "", "nearest": []}
+            row["problem"] = self.problems.get(position, "")
+            if not row["problem"]:
                 best = int(self.probabilities[position].argmax())
                 row["nearest_class"] = self.model.classes[best]
                 row["class"] = row["nearest_class"] if accepted[position] else NONE
@@ -113,16 +107,24 @@ class Predictions:
             rows.append(row)
         return rows
 
+    def counts(self) -> list[str]:
+        """Say how many photos there are, how many have a class, and how many are none of these or unreadable."""
+        answered, bad = int(self.accepted.sum()), len(self.problems)
+        numbers = ((answered, "answered"), (len(self) - answered - bad, NONE), (bad, "unreadable"))
+        return [count(len(self), "photo"), *(f"{number:,} {what}" for number, what in numbers if number)]
+
     def __repr__(self) -> str:
+        names = dict(zip(self.photos, class_names(self.photos), strict=True))
         columns = (
-            Column("Photo", lambda row: row["photo"], key="photo"),
-            Column("Class", lambda row: row["class"] or "–", key="class"),
-            Column("Probability %", lambda row: row["probability"], "percent", key="probability"),
-            Column("Nearest class", lambda row: row["nearest_class"] or row["problem"], key="nearest_class"),
+            Column("Photo", lambda row: names[row["photo"]]),
+            Column("Class", lambda row: row["class"] or "–"),
+            Column("%", lambda row: row["probability"], "percent"),
+            Column("Nearest class", lambda row: row["problem"] or row["nearest_class"]),
         )
-        rows, more = self.rows(), len(self) - _SHOWN
+        more = len(self) - _SHOWN
+        note = f"{count(more, 'photo')} more: {{out:answers.csv}} has them all." if more > 0 else ""
         return terminal(
-            make_sheet(columns, rows[:_SHOWN], note=f"{count(more, 'photo')} more." if more > 0 else "")
+            make_sheet(columns, self.rows()[:_SHOWN], ", ".join(self.counts()), note=in_words(note))
         )
 
     def save(self, out: str | Path, *, force: bool = False) -> None:
@@ -153,29 +155,32 @@ class Predictions:
 
     def page(self) -> str:
         """Return a page with every photo, its answer, and its nearest references."""
-        names = dict(zip(self.model.classes, class_names(self.model.classes), strict=True))
-        cards = []
+        ids, shorts = self.model.classes, class_names(self.photos)
+        names, cards = dict(zip(ids, class_names(ids), strict=True)), []
         for position, row in enumerate(self.rows()[:_PICTURED]):
-            store, number = self.sources[position]
-            picture = "" if row["problem"] else thumbnail(store.read(number), SIDE)
-            near = (
-                [self.model.references[number] for number in self.nearest[position]]
-                if not row["problem"]
-                else []
-            )
-            cards.append({**row, "picture": picture, "name": names.get(row["class"], row["class"]),
-                          "guess": names.get(row["nearest_class"], ""),
-                          "near": [{"source": each.thumbnail, "key": f"{names[each.class_id]}: "
-                          f"{each.key}"} for each in near]})  # fmt: skip
-        counts = [count(len(self), "photo"), f"{int(self.accepted.sum()):,} answered"]
-        counts += [f"{len(self.problems):,} unreadable"] if self.problems else []
+            card = {**row, "short": shorts[position]}
+            if not row["problem"]:
+                store, number = self.sources[position]
+                near = [self.model.references[number] for number in self.nearest[position]]
+                titles = [f"{names[each.class_id]}: {each.key}" for each in near]
+                card |= {
+                    "picture": thumbnail(store.read(number), SIDE),
+                    "name": names.get(row["class"], NONE),
+                    "guess": names[row["nearest_class"]],
+                    "near": [
+                        {"source": each.thumbnail, "key": title}
+                        for each, title in zip(near, titles, strict=True)
+                    ],
+                }
+            cards.append(card)
         facts = {
             "cards": cards,
             "more": max(0, len(self) - _PICTURED),
             "threshold": self.model.facts.threshold,
+            "card": self.model.facts.card,
         }
         sections = [Section("answers", "Answers", facts, "predictions")]
-        return write_page("Predictions", sections, counts=counts, style="dataset.css")
+        return write_page("Predictions", sections, counts=self.counts(), style="dataset.css")
 
 
 def predict(

@@ -63,7 +63,7 @@ class ShippedNetwork:
                 bad |= {BLOCK * number + at: reason for at, reason in enumerate(reasons) if reason}
                 parts += [] if values is None else [values]
                 bar.advance(len(reasons))
-        return (np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)), bad
+        return (np.concatenate(parts) if parts else np.zeros((0, 1), np.float32)), bad
 
 
 def onnx_network(file: bytes, preprocessing: str) -> ShippedNetwork:

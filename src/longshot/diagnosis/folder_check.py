@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,12 +23,10 @@ from longshot.base import (
 )
 from longshot.evaluation import ClassScore, count_confusions, score_classes
 from longshot.models import default_networks, open_backbone
-from longshot.statistics import ConfusedPair, Interval, mean_interval, most_confused
+from longshot.statistics import ConfusedPair, Interval, Verdict, mean_interval, most_confused
 
 if TYPE_CHECKING:
     from longshot import Dataset, Results, Testbed
-
-Verdict: TypeAlias = Literal["passed", "failed", "undecided"]
 
 # what is chosen among: fast at any number of classes
 METHODS = ("protonet", "simpleshot", "ridge", "nearest-neighbour")
@@ -120,11 +118,7 @@ class FolderCheck:
 
         Passed: the interval of its accuracy on all classes lies at or above ``need``; failed: below; else undecided.
         """
-        if self.need is None:
-            return None
-        estimate = self.best.accuracy
-        low, high = (estimate.mean if end is None else end for end in (estimate.low, estimate.high))
-        return "passed" if low >= self.need else "failed" if high < self.need else "undecided"
+        return self.best.accuracy.verdict(self.need)
 
     def photos_needed(self) -> int | None:
         """Return the fewest photos per class on the curve with which the best network surely reaches ``need``."""
@@ -162,6 +156,12 @@ class FolderCheck:
         from longshot.diagnosis.check_page import to_junit
 
         return to_junit(self)
+
+    def page(self) -> str:
+        """Return the page as one text without any reference to another file."""
+        from longshot.diagnosis.check_page import render_check
+
+        return render_check(self)
 
 
 def check(
@@ -232,30 +232,44 @@ def check(
     if need is not None and not 0 < need < 1:
         advice = f"write {{need:{need / 100:g}}} for {need:g} %" if 1 < need < 100 else "as in {need:0.9}"
         raise UserError(f"{{need:{need:g}}} is no accuracy between 0 and 1", advice)
-    for mark, target in plugged("checks").items():
-        if not isinstance(dataset, longshot.Dataset) and (Path(dataset) / mark).is_file():
-            checked: FolderCheck = load_target(target)(
-                **settings
-            )  # what a later wing knows, such as a shipped model
-            return checked
-    from longshot.diagnosis.check_page import JUNIT, MARKDOWN, render_check
+    from longshot.diagnosis.check_page import JUNIT, MARKDOWN
 
     if out is not None:
-        claim_folder(out, "check", ("random.parquet",))
+        claim_folder(out, "check", ("random.parquet", PAGE_NAME))
     for name, path, kind in (("markdown", markdown, MARKDOWN), ("junit", junit, JUNIT)):
         if path is not None:
             claim_output(path, kind, force=force, name=name)
+    checker = _check_folder
+    for mark, target in plugged("checks").items():  # what a later wing knows, such as a shipped model
+        if not isinstance(dataset, longshot.Dataset) and (Path(dataset) / mark).is_file():
+            checker = load_target(target)
+    checked = checker(**settings)
+    if out is not None:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        deliver_text(Path(out) / PAGE_NAME, checked.page())
+    for path, text in ((markdown, checked.to_markdown), (junit, checked.to_junit)):
+        if path is not None:
+            deliver_text(path, text())
+    return checked
+
+
+def _check_folder(dataset: Dataset | str | Path, out: str | Path | None, **asked: Any) -> FolderCheck:
+    """Check a folder; the parameters are those of ``check``."""
     data = dataset if isinstance(dataset, longshot.Dataset) else longshot.open_dataset(dataset, skip_bad=True)
-    names = _networks(backbones)
-    chooser = judge or next((name for name in default_networks()[:-1] if name not in names), names[0])
+    names = _networks(asked["backbones"])
+    chooser = asked["judge"] or next(
+        (name for name in default_networks()[:-1] if name not in names), names[0]
+    )
     for name in (*names, chooser):
         if isinstance(name, str) and "=" not in name:
-            open_backbone(name, device)  # a network that is not here is said before any image is read
+            open_backbone(
+                name, asked["device"]
+            )  # a network that is not here is said before any image is read
     sheet = longshot.show_dataset(data)
-    size = _choose_sizes(data, sheet.copies, shot)
+    size = _choose_sizes(data, sheet.copies, asked["shot"])
     folder = None if out is None else Path(out)
-    settings = {"device": device, "engine": engine}
-    beds = _draw(data, chooser, size, tasks, draws, seed, settings)
+    settings = {name: asked[name] for name in ("device", "engine")}
+    beds = _draw(data, chooser, size, asked["tasks"], asked["draws"], asked["seed"], settings)
     methods = _choose_methods(data, beds.pop("choice"), names, settings)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -277,7 +291,7 @@ def check(
     )
     rows = _rows(results, "all", leader.backbone, leader.method)
     answers = rows["task"].to_numpy(), rows["prediction"]
-    checked = FolderCheck(
+    return FolderCheck(
         sheet=sheet,
         suspects=suspects,
         judge=chooser,
@@ -287,18 +301,12 @@ def check(
         classes=score_classes(beds["all"], *answers),
         pairs=most_confused(count_confusions(beds["all"], *answers), WORST),
         shot=size.shot,
-        need=need,
+        need=asked["need"],
         left_out=size.left_out,
         results=results,
         testbed=beds["all"],
         target=data.name if isinstance(dataset, longshot.Dataset) else str(dataset),
     )
-    if folder is not None:
-        deliver_text(folder / PAGE_NAME, render_check(checked))
-    for path, text in ((markdown, checked.to_markdown), (junit, checked.to_junit)):
-        if path is not None:
-            deliver_text(path, text())
-    return checked
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from .estimate_text import percent as percent  # A share in per cent
 from .estimate_text import plus_minus as plus_minus  # A number with half its interval: the one formatter
 from .estimate_text import points as points  # A difference of shares in points, with its sign
 from .intervals import Interval as Interval  # An estimate (a mean unless said otherwise) with its interval
+from .intervals import Verdict as Verdict  # passed, failed or undecided
 from .intervals import bootstrap as bootstrap  # A statistic over rows with its bootstrap interval
 from .intervals import mean_interval as mean_interval  # Mean of independent values with its Student-t interval
 from .intervals import normal_interval as normal_interval  # Meta-Dataset's interval

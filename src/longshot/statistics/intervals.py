@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,6 +58,9 @@ Floats: TypeAlias = NDArray[np.float64]
 _BLOCK = 1 << 22  # numbers gathered at a time: bounds memory, changes no result
 
 
+Verdict: TypeAlias = Literal["passed", "failed", "undecided"]
+
+
 @dataclass(frozen=True)
 class Interval:
     """An estimate (a mean unless said otherwise) with its interval.
@@ -89,6 +92,16 @@ class Interval:
     def excludes(self, value: float) -> bool:
         """Tell whether the interval exists and ``value`` lies outside it."""
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
+
+    def verdict(self, need: float | None) -> Verdict | None:
+        """Tell whether a gate is passed: the interval lies at or above ``need``, below it (failed), or around it.
+
+        None without a need; the mean stands for an end that is missing.
+        """
+        if need is None:
+            return None
+        low, high = (self.mean if end is None else end for end in (self.low, self.high))
+        return "passed" if low >= need else "failed" if high < need else "undecided"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the interval as plain values for JSON."""

@@ -229,7 +229,8 @@ def label_doubt(
     offsets : array [C + 1]
         Class c is the rows offsets[c]:offsets[c + 1].
     folds, shrinkage
-        As above. A class with a single row says nothing about that row.
+        As above. A class with a single row says nothing about that row,
+        and classes of one or two say nothing at all.
     device : str or torch.device
         Where to compute.
 
@@ -244,7 +245,7 @@ def label_doubt(
     offsets = np.asarray(offsets, np.int64)
     rows, classes = int(offsets[-1]), len(offsets) - 1
     doubt = LabelDoubt(np.full(rows, -1), np.zeros(rows), np.ones(rows), np.ones(rows))
-    if classes < 2 or rows == 0:
+    if classes < 2 or np.diff(offsets).max() < 3:  # classes show no spread once an image is left out
         return doubt
     labels, fold = np.repeat(np.arange(classes), np.diff(offsets)), _deal(offsets, folds)
     sample = np.linspace(0, rows - 1, min(rows, _CALIBRATION)).astype(np.int64)
