@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.base import UserError, note
+from longshot.base import UserError, count, first, note
 from longshot.data import Dataset, image_digests, reopen_dataset
 from longshot.deploy.classifier import Classifier
 from longshot.deploy.deploy_commands import refuse_options
@@ -106,9 +106,7 @@ class ModelCheck:
     def to_junit(self) -> str:
         """Return the verdict and the classes below what is needed as JUnit's XML."""
         name, need = self.model.facts.dataset, self.need or 0.0
-        cases = [
-            (name, "all classes", self.verdict_line() if self.verdict in ("failed", "undecided") else "")
-        ]
+        cases = [(name, "all classes", "" if self.verdict == "passed" else self.verdict_line())]
         for row in self.model.facts.card.classes:
             below = f"{row.class_id}: {percent(row.accuracy.mean)} %, below {percent(need)} %"
             cases.append((name, row.class_id, below if row.accuracy.verdict(need) == "failed" else ""))
@@ -116,21 +114,15 @@ class ModelCheck:
 
     def page(self) -> str:
         """Return the page as one text."""
-        verdict = {
-            "lines": [line for line in (self.verdict_line(), *self.lines) if line],
-            "sheet": self.sheet(),
-        }
+        lines = [line for line in (self.verdict_line(), *self.lines) if line]
+        verdict = {"lines": lines, "sheet": self.sheet()}
         sections = [
             Section("verdict", "What the shipped model does", verdict, "choice_worth"),
             Section("classes", "Classes", {"sheet": class_sheet(self.model)}, "sheet"),
             Section("facts", "What it is", {"sheet": fact_sheet(self.model)}, "sheet"),
         ]
-        return write_page(
-            f"Check of the model of {self.model.facts.dataset}",
-            sections,
-            counts=[self.lines[0]],
-            sortable=True,
-        )
+        title = f"Check of the model of {self.model.facts.dataset}"
+        return write_page(title, sections, counts=[self.lines[0]], sortable=True)
 
 
 def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
@@ -147,14 +139,10 @@ def check_model(dataset: str | Path, **settings: Any) -> ModelCheck:
         model.facts.fingerprint, model.facts.dataset, has_the_bytes=partial(_has_bytes, model)
     )
     digests = {bytes(digest).hex(): row for row, digest in enumerate(image_digests(data, skip_bad=True))}
-    missing = [
-        each.key
-        for each in model.references
-        if each.digest not in digests and each.key in data.keys.to_pylist()
-    ]
-    if missing:
+    keys = {*data.keys.to_pylist()}
+    if altered := [each.key for each in model.references if each.digest not in digests and each.key in keys]:
         note(
-            f"{len(missing):,} references of the model have other bytes in '{data.name}' by now (first: {missing[0]})"
+            f"{count(altered, 'reference')} of the model have other bytes in '{data.name}' by now ({first(altered)})"
         )
     learned = {*model.seen, *(each.digest for each in model.references)} & digests.keys()
     problem = Problem.of(data, model.classes, np.array([digests[each] for each in learned], np.int64))

@@ -181,25 +181,17 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 def _read_file(folder: Path, name: str) -> bytes:
     """Read a file of a model whole; UserError for a link, a pipe, or one larger than it can be."""
+    path, most = folder / name, _LARGEST.get(name, 1 << 30)
     try:
-        handle = os.open(
-            folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-        )
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(handle, "rb") as file:
-            facts, most = os.fstat(handle), _LARGEST.get(name, 1 << 30)
-            if not stat.S_ISREG(facts.st_mode) or facts.st_size > most:
-                reason = (
-                    f"it has {facts.st_size:,} bytes, more than {most:,}"
-                    if facts.st_size > most
-                    else "no file"
-                )
-                raise UserError(f"The model {folder} is not whole: {name} cannot be read ({reason})", _REMEDY)
-            return file.read()
+            facts = os.fstat(handle)
+            if stat.S_ISREG(facts.st_mode) and facts.st_size <= most:
+                return file.read()
+            reason = f"it is no file of at most {most:,} bytes"
     except OSError as error:
-        reason = "it is a link" if (folder / name).is_symlink() else str(error.strerror)
-        raise UserError(
-            f"The model {folder} is not whole: {name} cannot be read ({reason})", _REMEDY
-        ) from error
+        reason = "it is a link" if path.is_symlink() else str(error.strerror)
+    raise UserError(f"The model {folder} is not whole: {name} cannot be read ({reason})", _REMEDY)
 
 
 def as_json(record: Record) -> bytes:
