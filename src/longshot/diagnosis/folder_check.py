@@ -256,19 +256,15 @@ def check(
 def _check_folder(dataset: Dataset | str | Path, out: str | Path | None, **asked: Any) -> FolderCheck:
     """Check a folder; the parameters are those of ``check``."""
     data = dataset if isinstance(dataset, longshot.Dataset) else longshot.open_dataset(dataset, skip_bad=True)
-    names = _networks(asked["backbones"])
-    chooser = asked["judge"] or next(
-        (name for name in default_networks()[:-1] if name not in names), names[0]
-    )
+    names, settings = _networks(asked["backbones"]), {name: asked[name] for name in ("device", "engine")}
+    others = [name for name in default_networks()[:-1] if name not in names]
+    chooser = asked["judge"] or [*others, *names][0]
     for name in (*names, chooser):
-        if isinstance(name, str) and "=" not in name:
-            open_backbone(
-                name, asked["device"]
-            )  # a network that is not here is said before any image is read
+        if isinstance(name, str) and "=" not in name:  # one that is not here is said before any image is read
+            open_backbone(name, asked["device"])
     sheet = longshot.show_dataset(data)
     size = _choose_sizes(data, sheet.copies, asked["shot"])
     folder = None if out is None else Path(out)
-    settings = {name: asked[name] for name in ("device", "engine")}
     beds = _draw(data, chooser, size, asked["tasks"], asked["draws"], asked["seed"], settings)
     methods = _choose_methods(data, beds.pop("choice"), names, settings)
     if folder is not None:
