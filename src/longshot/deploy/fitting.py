@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 FOLDS = 4  # of the references, where no other photos are there to measure on
 _EXAMPLES = 8  # photos on which an exported network is compared
 _RATES = (0.01, 0.05, 0.1, 0.2, 0.5)  # false accepts at which the card says what is accepted
+_DRAWS = 100  # of what a perfectly calibrated model would be measured at
 _FEWEST = 20  # photos that certainty and threshold are set on
 _MOST_ADAPTED = 2_000  # references that a network is adapted to: all of them are in memory
 
@@ -380,12 +381,15 @@ def _calibrate(
         thresholds = [open_threshold(similarities[setting], label[setting], each) for each in rates]
         accepted[:, asked] = nearest[asked] >= np.array(thresholds)[:, None]
         taken[asked] = strange[asked] >= thresholds[0]
-    measured = calibration(np.minimum(confidence, 1.0), right)
+    confidence = np.minimum(confidence, 1.0)
+    measured, generator = calibration(confidence, right), np.random.default_rng(seed)
+    fair = [calibration(confidence, generator.random(len(label)) < confidence).ece for _ in range(_DRAWS)]
     head.certainty = fit_certainty(scores, label)
     measures = {
         "accuracy": mean_interval(right.astype(float)),
         "classes": per_class(scores, label, class_ids),
         "ece": measured.ece,
+        "fair_ece": float(np.mean(fair)),
         "confidence_gap": measured.gap,
         "false_accepts": mean_interval([taken[label == number].mean() for number in np.unique(label)]),
         "accepted": tuple(zip(rates, map(mean_interval, accepted), strict=True)),

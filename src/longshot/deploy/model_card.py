@@ -54,19 +54,19 @@ def facts_of(model: Classifier) -> list[tuple[str, str]]:
     if card.accuracy is None or card.false_accepts is None:
         lines.append(("measured", f"nothing: {count(card.photos, 'photo')}, {card.evidence}"))
     else:
-        other = ", ".join(
-            f"{percent(accepted.mean, 0)} % (--false-accept {rate:g})"
+        other = "".join(
+            f"; {percent(accepted.mean, 0)} % if {percent(rate, 0)} % of others may be"
             for rate, accepted in card.accepted[1:]
             if rate > facts.false_accept
         )
         lines += [
             ("measured on", f"{card.photos:,}: {card.evidence}"),
             ("accuracy", f"{card.accuracy.text()} %, if every photo is one of the classes"),
-            ("calibration", f"expected error {percent(card.ece)} points, on classes that did not set it"),
+            ("calibration", f"expected error {percent(card.ece)} points, on classes that did not set it; on so few "
+             f"photos a perfect model would be measured at {percent(card.fair_ece)}"),
             ("none of these", f"{percent(facts.false_accept)} % of photos of absent classes may be accepted; "
              f"{card.false_accepts.text()} % were, of classes that did not set the threshold"),
-            ("accepted", f"{card.accepted[0][1].text()} % of photos of its own classes; where more of absent ones may "
-             f"be, {other}"),
+            ("accepted", f"{card.accepted[0][1].text()} % of photos of its own classes{other}"),
         ]  # fmt: skip
     lines += [("changed since", change) for change in facts.history]
     return lines

@@ -92,6 +92,7 @@ class Card(Measured):
     versions: dict[str, str] = Field(default_factory=dict)
     accuracy: Interval | None = None
     ece: float | None = None
+    fair_ece: float | None = None  # what a perfectly calibrated model would be measured at on as many photos
     confidence_gap: float | None = None
     false_accepts: Interval | None = None
     accepted: tuple[tuple[float, Interval], ...] = ()  # by the rate of false accepts, that of the model first
