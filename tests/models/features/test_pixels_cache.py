@@ -93,7 +93,7 @@ def test_interrupted_work_goes_on(
         with pytest.raises(KeyboardInterrupt):
             cached_pixels(dataset, "decode|resize(12,14)")
     finished = len(list((fresh_cache / "pixels").rglob("shard-*.npy")))
-    assert 5 <= finished < 12  # threads may have finished later ones
+    assert 0 < finished < 12  # other threads may have finished later ones, and not yet earlier ones
     array = cached_pixels(dataset, "decode|resize(12,14)")
     assert f"resuming: {finished} of 12 parts" in capsys.readouterr().err
     assert np.array_equal(array[::97], [np.asarray(dataset.image(row)) for row in range(0, 1200, 97)])
