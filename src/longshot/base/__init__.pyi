@@ -53,6 +53,8 @@ from .commands import print_estimate as print_estimate  # What work would take, 
 from .commands import print_rich as print_rich
 from .commands import escape_markdown as escape_markdown  # Text that Markdown shows as it is
 from .commands import fit_table as fit_table  # A table of at most 80 columns as text
+from .commands import html_facts as html_facts  # Named texts as an HTML table, for notebooks
+from .commands import html_table as html_table  # Rows as an HTML table, for notebooks
 from .commands import print_table as print_table  # Print rows (all with the same keys) as a terminal table, or as one …
 from .commands import print_written as print_written  # Where a page or picture lies now, and its size where it is here
 from .commands import Estimate as Estimate  # The steps of a piece of work, each with its `seconds` and `bytes` …

@@ -6,7 +6,8 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -295,6 +296,36 @@ def fit_table(
                 ]
                 lines.append("  ".join(aligned).rstrip())
     return "\n".join(lines)
+
+
+def html_table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> str:
+    """Return rows with the same keys as an HTML table, for notebooks; every text is escaped.
+
+    >>> html_table([{"tasks": "a<b"}])
+    '<table><thead><tr><th dir="auto">tasks</th></tr></thead><tbody><tr><td dir="auto">a&lt;b</td></tr></tbody></table>'
+    """
+    head = f"<thead>{_html_row('th', rows[0])}</thead>" if rows else ""
+    body = "".join(_html_row("td", row.values()) for row in rows)
+    return f"<table>{_html_caption(caption)}{head}<tbody>{body}</tbody></table>"
+
+
+def html_facts(facts: Mapping[str, str], caption: str = "") -> str:
+    """Return named texts as an HTML table of two columns, for notebooks; every text is escaped.
+
+    >>> html_facts({"tasks": "a<b"})
+    '<table><tr><th>tasks</th><td>a&lt;b</td></tr></table>'
+    """
+    rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts.items())
+    return f"<table>{_html_caption(caption)}{''.join(rows)}</table>"
+
+
+def _html_row(tag: str, texts: Iterable[Any]) -> str:
+    cells = (f'<{tag} dir="auto">{escape(str(text))}</{tag}>' for text in texts)
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _html_caption(text: str) -> str:
+    return f"<caption>{escape(text)}</caption>" if text else ""
 
 
 def print_rich(value: Any) -> None:

@@ -28,6 +28,7 @@ from longshot.base import (
     call_defaults,
     count,
     format_call,
+    html_facts,
     is_writable,
     note,
     progress,
@@ -282,14 +283,11 @@ def as_text(dataset: Dataset) -> str:
 
 def as_html(dataset: Dataset) -> str:
     """Render a dataset as a table with thumbnails of some classes, in HTML; names are escaped."""
-    rows = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts(dataset).items()
-    )
     step = max(1, len(dataset.class_ids) // _SHOWN)
     pictures = "".join(
         _thumbnail(dataset, label) for label in range(0, len(dataset.class_ids), step)[:_SHOWN]
     )
-    return f"<table><caption>{escape(dataset.name)}</caption>{rows}</table><div>{pictures}</div>"
+    return f"{html_facts(facts(dataset), dataset.name)}<div>{pictures}</div>"
 
 
 def _thumbnail(dataset: Dataset, label: int) -> str:

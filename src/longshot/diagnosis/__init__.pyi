@@ -7,7 +7,7 @@ from .explanation import Explanation as Explanation  # A testbed explained
 from .explanation import explain as explain  # Say in what the supports of a testbed differ from its queries, beyond …
 from .explanation import explain_testbed as explain_testbed  # Explain every task of one testbed
 from .explanation_page import attraction_sentences as attraction_sentences  # Which class's support draws queries
-from .explanation_page import composition_rows as composition_rows  # One row per attribute (and value)
+from .explanation_page import composition_sheet as composition_sheet  # What supports and queries consist of
 from .explanation_page import say_correlation as say_correlation  # `−0.41 [−0.52, −0.28]`
 from .folder_check import FolderCheck as FolderCheck  # What `check` tells about a folder
 from .folder_check import check as check  # Check a folder of images: how well networks tell its classes apart

@@ -251,11 +251,9 @@ def render_check(check: FolderCheck) -> str:
         Section("photos", "How many photos are needed", curve, "check_curve"),
         Section("classes", "What is mixed up", classes, "check_classes"),
     ]
-    suspects = _pictured_suspects(check)
-    if suspects:
+    if suspects := _pictured_suspects(check):
         sections.append(Section("suspects", "Labels to look at", {"groups": suspects}, "dataset_odd"))
-    facts = {"facts": check.sheet.rows(), "bars": []}
-    sections.append(Section("facts", "What is in the folder", facts, "dataset_facts"))
+    sections.append(Section("facts", "What is in the folder", {"facts": check.sheet.rows()}, "dataset_facts"))
     counts = [count(len(data.class_ids), "class", "classes"), count(len(data), "image")]
     return write_page(f"Check of {data.name}", sections, counts=counts, style="dataset.css", sortable=True)
 

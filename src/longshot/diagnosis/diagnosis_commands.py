@@ -15,6 +15,7 @@ from longshot.base import PLACE, echo_json, json_option, print_table, print_writ
 if TYPE_CHECKING:
     from longshot.diagnosis.explanation import Explanation
     from longshot.diagnosis.folder_check import Verdict
+    from longshot.reports import Sheet
 
 
 EXIT_CODES: dict[Verdict | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
@@ -118,28 +119,23 @@ def suggest(dataset: str, out: Path | None, as_json: bool, **settings: Any) -> N
     look is a cluster of what the backbone sees.
     """
     import longshot
-    from longshot.diagnosis.trials import say_points
+    from longshot.reports import Column, make_sheet, terminal
 
     ranked = longshot.suggest_attributes(dataset, out=out, **settings)
     if as_json:
         echo_json([asdict(each) for each in ranked])
         return
-    rows = [
-        {
-            "attribute": each.attribute,
-            "from": each.source,
-            "matched": say_points(each.matched),
-            "shifted": say_points(each.shifted),
-            "cost": say_points(each.cost, signed=True),
-            "adjusted p": "–" if each.adjusted is None else f"{each.adjusted:.2g}",
-            "dearest": _without_name(each.dearest, each.attribute),
-        }
-        for each in ranked
-        if each.tasks
+    columns = [
+        Column("Attribute", lambda each: each.attribute),
+        Column("From", lambda each: each.source),
+        Column("Matched", lambda each: each.matched, "percent"),
+        Column("Shifted", lambda each: each.shifted, "percent"),
+        Column("Cost", lambda each: each.cost, "points"),
+        Column("Adjusted p", lambda each: each.adjusted, "p"),
+        Column("Dearest shift", lambda each: _without_name(each.dearest, each.attribute)),
     ]
-    print_table(
-        rows, title="Accuracy in %, mean over tasks ± half its 95 % interval; cost: matched minus shifted"
-    )
+    note = "Accuracy in %, mean over tasks ± half its 95 % interval; cost: matched minus shifted."
+    click.echo(terminal(make_sheet(columns, [each for each in ranked if each.tasks], note=note)))
     for each in ranked:
         if each.left_out:
             click.echo(f"note: {each.attribute} left out: {each.left_out}", err=True)
@@ -219,14 +215,12 @@ def _print_interventions(explanation: Explanation) -> None:
     """Print what is lost, by which causes, and what to add."""
     if not explanation.accounts:
         return
-    from longshot.diagnosis.explanation_page import account_rows, intervention_rows
+    from longshot.diagnosis.explanation_page import account_sheet, intervention_sheet
 
     for account in explanation.accounts:
         click.echo(account.sentence)
-    if rows := account_rows(explanation.accounts):
-        print_table(rows)
-    if rows := intervention_rows([each for each in explanation.interventions if not each.holds]):
-        print_table(rows, title="Suspected, and not shown to cost anything")
+    _print_sheet(account_sheet(explanation.accounts))
+    _print_sheet(intervention_sheet(explanation.interventions))
     if explanation.remedies:
         causes = ", ".join(explanation.remedies[0].causes)
         click.echo(f"\nWhat to do next, with photos like the queries in {causes}")
@@ -235,21 +229,30 @@ def _print_interventions(explanation: Explanation) -> None:
     click.echo()
 
 
+def _print_sheet(sheet: Sheet | None) -> None:
+    """Print a table below an empty line, where there is one."""
+    from longshot.reports import terminal
+
+    if sheet is not None:
+        click.echo(f"\n{terminal(sheet)}")
+
+
 def _print(explanation: Explanation, top: int, *, several: bool) -> None:
     from longshot.diagnosis.explanation_page import (
         attraction_sentences,
-        cause_rows,
-        composition_rows,
+        cause_sheet,
+        composition_sheet,
         say_correlation,
         say_symptoms,
     )
+    from longshot.statistics import percent
 
     for note in explanation.notes:
         click.echo(f"note: {note}", err=True)
     if several:
         _print_interventions(explanation)
     for task in explanation.hardest()[:top]:
-        accuracy = "" if task.accuracy is None else f", accuracy {100 * task.accuracy:.1f} %"
+        accuracy = "" if task.accuracy is None else f", accuracy {percent(task.accuracy)} %"
         click.echo(f"task {task.task} ({task.dataset}{accuracy})")
         for finding in task.findings[:6]:
             click.echo(f"  {finding.sentence}  (adjusted p {finding.adjusted:.1g})")
@@ -268,12 +271,11 @@ def _print(explanation: Explanation, top: int, *, several: bool) -> None:
         f"\n{explained:,} of {len(explanation.tasks):,} tasks of '{explanation.name}' have a cause among the "
         f"attributes."
     )
-    if rows := cause_rows(explanation):
-        print_table(rows)
+    _print_sheet(cause_sheet(explanation))
     if explanation.loss_and_accuracy is not None:
         together = say_correlation(explanation.loss_and_accuracy)
         click.echo(f"\nSpearman of accuracy and inverse query loss: {together}")
     for dataset in explanation.compositions:
-        click.echo()
-        rows = composition_rows(explanation.beside(dataset), most=12)
-        print_table(rows, title=f"Support against queries, {dataset}")
+        _print_sheet(
+            composition_sheet(explanation.beside(dataset), f"Support against queries, {dataset}", most=12)
+        )

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.base import UserError, count, progress
+from longshot.base import UserError, progress
 from longshot.diagnosis.alterations import kind_of
 from longshot.diagnosis.attribute_table import Composition
 from longshot.diagnosis.explanation import Explanation, TaskExplanation
 from longshot.diagnosis.findings import Finding
-from longshot.diagnosis.trials import Account, Exchange, Intervention, say_points
+from longshot.diagnosis.trials import Account, Exchange, Intervention
 from longshot.reports import (
     MAX_QUERY,
     MAX_SUPPORT,
+    Column,
     EstimateRow,
     FindImages,
     Section,
+    Sheet,
+    SheetCell,
     Thumbnail,
     bed_facts,
     intervals,
+    make_sheet,
+    part_cell,
     thumbnail,
     write_page,
 )
-from longshot.statistics import Correlation, Interval, bounds_text, plus_minus
+from longshot.statistics import Correlation, Interval, bounds_text, plus_minus, points
 
 if TYPE_CHECKING:
     from longshot import Testbed
@@ -45,7 +51,10 @@ def say_symptoms(finding: Finding, most: int = 5) -> str:
     """Write ``symptoms: sharpness −2.1 σ, edges −1.8 σ``; empty where there are none."""
     if not finding.symptoms:
         return ""
-    signs = [f"{each.attribute} {each.effect:+.1f} σ".replace("-", "−") for each in finding.symptoms[:most]]
+    signs = [
+        f"{each.attribute} {plus_minus(each.effect, unit='plain', signed=True)} σ"
+        for each in finding.symptoms[:most]
+    ]
     more = len(finding.symptoms) - most
     return f"symptoms: {', '.join(signs)}" + (f" and {more} more" if more > 0 else "")
 
@@ -70,54 +79,59 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def cause_rows(explanation: Explanation) -> list[dict[str, Any]]:
-    """List the attributes that recur as causes; those that are a cause nowhere are left out."""
-    several = len({cause.dataset for cause in explanation.causes}) > 1
-    correlated = any(cause.with_accuracy for cause in explanation.causes)
-    rows = []
-    for cause in explanation.causes:
-        if not cause.tasks:
-            continue
-        row: dict[str, Any] = {"dataset": cause.dataset} if several else {}
-        row |= {
-            "cause": kind_of(cause.attribute),
-            "attribute": cause.attribute,
-            "tasks with it": f"{cause.tasks:,} of {cause.of:,}",
-            "strongest in": f"{cause.first:,}",
-        }
-        if correlated:
-            row["Spearman of |gap| and accuracy"] = say_correlation(cause.with_accuracy)
-        rows.append(row)
-    return rows
+def cause_sheet(explanation: Explanation) -> Sheet | None:
+    """Make the table of attributes that recur as causes; None where there are none."""
+    causes = [cause for cause in explanation.causes if cause.tasks]
+    columns = [
+        Column("Dataset", lambda cause: cause.dataset),
+        Column("Cause", lambda cause: kind_of(cause.attribute)),
+        Column("Attribute", lambda cause: cause.attribute),
+        Column("Tasks with it", lambda cause: part_cell(cause.tasks, cause.of), "count"),
+        Column("Strongest in", lambda cause: cause.first, "count"),
+    ]
+    if any(cause.with_accuracy for cause in explanation.causes):
+        head = "Spearman of |gap| and accuracy"
+        columns.append(Column(head, lambda cause: say_correlation(cause.with_accuracy), "plain"))
+    return make_sheet(columns, causes, aria="Causes") if causes else None
 
 
-def composition_rows(
-    compositions: Mapping[str, Sequence[Composition]], *, most: int | None = None
-) -> list[dict[str, Any]]:
+def composition_sheet(
+    compositions: Mapping[str, Sequence[Composition]], title: str = "", *, most: int | None = None
+) -> Sheet | None:
     """Make a row per attribute (and value): what supports and queries of each testbed consist of.
 
-    ``compositions`` maps a testbed's name to its columns; rows with the widest mean gap come first.
+    ``compositions`` maps a testbed's name to its columns; rows with the widest mean gap come first. None without rows.
     """
     by_column: dict[tuple[str, str | None], dict[str, Composition]] = {}
     for bed, rows in compositions.items():
-        for column in rows:
-            by_column.setdefault((column.attribute, column.value), {})[bed] = column
-    order = sorted(by_column.items(), key=lambda column: -max(bed.apart.mean for bed in column[1].values()))
-    table = []
-    for (attribute, value), beds in order[:most]:
-        share = value is not None
-        row: dict[str, Any] = {"attribute": f"{attribute} = {value}" if share else attribute}
-        row |= {
-            f"support, {bed}": say_interval(beds[bed].support, share) if bed in beds else ""
-            for bed in compositions
-        }
-        row["queries"] = say_interval(next(iter(beds.values())).query, share)
-        row |= {
-            f"gap, {bed}": say_interval(beds[bed].gap, share, signed=True) if bed in beds else ""
-            for bed in compositions
-        }
-        table.append(row)
-    return table
+        for each in rows:
+            by_column.setdefault((each.attribute, each.value), {})[bed] = each
+    order = sorted(by_column.values(), key=lambda beds: -max(bed.apart.mean for bed in beds.values()))
+
+    def cell(part: str, bed: str, beds: dict[str, Composition]) -> SheetCell:
+        each = beds.get(bed) if bed else next(iter(beds.values()))
+        if each is None:
+            return SheetCell("–")
+        interval: Interval = getattr(each, part)
+        text = say_interval(interval, each.value is not None, signed=part == "gap")
+        return SheetCell(text, value=interval.mean, half=interval.half)
+
+    def column(head: str, part: str, bed: str = "") -> Column:
+        return Column(bed or head, partial(cell, part, bed), "plain", group=head if bed else "")
+
+    columns = [
+        Column("Attribute", _attribute),
+        *(column("Support", "support", bed) for bed in compositions),
+        column("Queries", "query"),
+        *(column("Gap", "gap", bed) for bed in compositions),
+    ]
+    return make_sheet(columns, order[:most], title, labels=1, aria=title or "Composition") if order else None
+
+
+def _attribute(beds: Mapping[str, Composition]) -> str:
+    """Name the attribute of a row, with its value where it has some."""
+    first = next(iter(beds.values()))
+    return first.attribute if first.value is None else f"{first.attribute} = {first.value}"
 
 
 def say_interval(interval: Interval, share: bool, *, signed: bool = False) -> str:
@@ -149,33 +163,35 @@ def _plain(compositions: Mapping[str, Sequence[Composition]]) -> dict[str, list[
     return {dataset: [row(column) for column in columns] for dataset, columns in compositions.items()}
 
 
-def intervention_rows(interventions: Sequence[Intervention]) -> list[dict[str, Any]]:
-    """Make a row per suspected cause, those that hold first."""
-    several = len({each.dataset for each in interventions}) > 1
-    return [
-        {
-            **({"dataset": each.dataset} if several else {}),
-            "cause": each.meaning,
-            "suspected in": f"{each.suspected:,} of {count(each.of, 'task')}",
-            "points": say_points(each.points, signed=True),
-            "adjusted p": "–" if each.adjusted is None else f"{each.adjusted:.2g}",
-        }
-        for each in interventions
+def intervention_sheet(interventions: Sequence[Intervention]) -> Sheet | None:
+    """Make the table of suspected causes that are not shown to cost anything; None where all are."""
+    columns = [
+        Column("Dataset", lambda each: each.dataset),
+        Column("Cause", lambda each: each.meaning),
+        Column("Suspected in", lambda each: part_cell(each.suspected, each.of), "count"),
+        Column("Points", lambda each: each.points, "points"),
+        Column("Adjusted p", lambda each: each.adjusted, "p"),
     ]
+    silent = [each for each in interventions if not each.holds]
+    return make_sheet(columns, silent, "Suspected, and not shown to cost anything") if silent else None
 
 
-def account_rows(accounts: Sequence[Account]) -> list[dict[str, Any]]:
-    """Make a row per cause that holds, one for what none of them explains, and their sum."""
-    rows = []
+def account_sheet(accounts: Sequence[Account]) -> Sheet | None:
+    """Make the table of what the loss is made of: a row per cause that holds, the remainder, and the sum."""
+    rows: list[tuple[str, str, SheetCell, Interval]] = []
     for account in accounts:
-        parts = [
-            (share.meaning, f"{share.tasks:,} of {account.of:,}", share.points) for share in account.shares
+        name = account.dataset
+        rows += [
+            (name, part.meaning, part_cell(part.tasks, account.of), part.points) for part in account.shares
         ]
-        sums = [("together", "", account.loss)] if parts else []
-        for meaning, tasks, points in [*parts, *sums]:
-            row: dict[str, Any] = {"dataset": account.dataset} if len(accounts) > 1 else {}
-            rows.append(row | {"because of": meaning, "suspected in": tasks, "points": say_points(points)})
-    return rows
+        rows += [(name, "together", SheetCell(""), account.loss)] if account.shares else []
+    columns = [
+        Column("Dataset", lambda line: line[0]),
+        Column("Because of", lambda line: line[1]),
+        Column("Suspected in", lambda line: line[2], "count"),
+        Column("Points", lambda line: line[3], "percent"),
+    ]
+    return make_sheet(columns, rows, aria="What the loss is made of") if rows else None
 
 
 _PLOTTED = 10  # columns in the plot of gaps
@@ -189,7 +205,7 @@ def render_explanation(
     compared = [
         {
             "dataset": dataset,
-            "rows": composition_rows(explanation.beside(dataset), most=24),
+            "sheet": composition_sheet(explanation.beside(dataset), most=24),
             "plot": _plot(explanation.beside(dataset), number),
         }
         for number, dataset in enumerate(explanation.compositions)
@@ -201,7 +217,7 @@ def render_explanation(
             "causes",
             "What recurs",
             {
-                "rows": cause_rows(explanation),
+                "sheet": cause_sheet(explanation),
                 "explained": sum(bool(task.findings) for task in explanation.tasks),
                 "tasks": len(explanation.tasks),
                 "notes": explanation.notes,
@@ -227,7 +243,7 @@ def _interventions(explanation: Explanation, images: FindImages | None) -> list[
     if explanation.accounts:
         content = {
             "accounts": [account.sentence for account in explanation.accounts],
-            "shares": account_rows(explanation.accounts),
+            "shares": account_sheet(explanation.accounts),
             "remedies": [
                 {
                     "sentence": each.sentence,
@@ -241,7 +257,7 @@ def _interventions(explanation: Explanation, images: FindImages | None) -> list[
                 for each in explanation.interventions
                 if each.holds
             ],
-            "silent": intervention_rows([each for each in explanation.interventions if not each.holds]),
+            "silent": intervention_sheet(explanation.interventions),
         }
         sections.append(
             Section("interventions", "What is lost, and what to do", content, "explain_interventions")
@@ -299,7 +315,7 @@ def _plot(beds: Mapping[str, Sequence[Composition]], number: int) -> str:
                 gap = by_bed[bed].gap
                 low, high = (None, None) if gap.low is None else (100 * gap.low, 100 * (gap.high or 0))
                 label = f"{attribute} = {value}" + (f" · {bed}" if len(beds) > 1 else "")
-                rows.append(EstimateRow(index, label, 100 * gap.mean, low, high, f"{100 * gap.mean:+.1f}"))
+                rows.append(EstimateRow(index, label, 100 * gap.mean, low, high, points(gap.mean)))
     if not rows:
         return ""
     return intervals(rows, xlabel="support minus queries, points", prefix=f"gap{number}", zero=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.base import UserError, count, parse_call, show_noun
+from longshot.base import UserError, count, html_table, parse_call, show_noun
 from longshot.evaluation import units
 from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.run_record import CELL
@@ -82,7 +82,7 @@ class Results:
 
     def _repr_html_(self) -> str:
         """Render the summary as a table, for notebooks; the caption says what ± stands for."""
-        from longshot.evaluation.views import html_table, summary_rows
+        from longshot.evaluation.views import summary_rows
 
         return html_table(
             summary_rows(self), caption=f"{self.name}: means over tasks ± half of their 95 % interval"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from longshot.base import UserError, count, read_record
+from longshot.base import UserError, count, html_table, read_record
 from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.run_record import LEVELS, RunLeak
 from longshot.statistics import plus_minus, widths_differ
@@ -93,26 +92,6 @@ def _short(value: Any) -> str:
     if isinstance(value, list):
         return " – ".join(map(_short, value))
     return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def html_table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> str:
-    """Render rows with the same keys as an HTML table; every text is escaped.
-
-    >>> html_table([{"tasks": "a<b"}])
-    '<table><thead><tr><th dir="auto">tasks</th></tr></thead><tbody><tr><td dir="auto">a&lt;b</td></tr></tbody></table>'
-    """
-
-    def line(tag: str, texts: Sequence[Any]) -> str:
-        return (
-            "<tr>"
-            + "".join(f'<{tag} dir="auto">{html.escape(str(text))}</{tag}>' for text in texts)
-            + "</tr>"
-        )
-
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    head = f"<thead>{line('th', list(rows[0]))}</thead>" if rows else ""
-    body = "".join(line("td", list(row.values())) for row in rows)
-    return f"<table>{title}{head}<tbody>{body}</tbody></table>"
 
 
 # A network that chose a testbed's images says nothing fair about it: tables show its numbers and rank it never. There

@@ -43,6 +43,7 @@ from .sections.task_difficulty import reference as reference  # The testbed that
 from .marks import MARK_RULE as MARK_RULE  # The rule for bold and ties, in one sentence
 from .marks import JUDGE_RULE as JUDGE_RULE  # The rule for judges, in one sentence
 from .marks import column_marks as column_marks  # Marks of M series on the same T tasks alone, [T, M]
+from .marks import first_places as first_places  # Marks of one column, by the p values of its rows
 from .marks import Placed as Placed  # A mark, why there is none, and the corrected p
 from .marks import place_column as place_column  # The same with the reason where the highest has no mark
 from .summary import Estimates as Estimates  # (bed, series) → its numbers
@@ -79,6 +80,7 @@ from .result_tables import screen_sheet as screen_sheet  # The table of all metr
 from .tables import Column as Column  # A column of a table: head, what it shows of a row, and how
 from .tables import arrow as arrow  # A table as columns of full precision
 from .tables import make_sheet as make_sheet  # A table of declared columns
+from .tables import part_cell as part_cell  # The cell `12 of 60`
 from .tables import series_cell as series_cell  # The cell that names a series
 from .tables import table_bytes as table_bytes  # Columns as CSV, Parquet or JSON
 from .tables import terminal as terminal  # A table as text of 80 columns

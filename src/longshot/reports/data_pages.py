@@ -19,7 +19,7 @@ from longshot.base import UserError, count, progress, span
 from longshot.reports import testbed_plots as plots
 from longshot.reports.frame import Section, bed_facts, write_page
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows, thumbnail
-from longshot.reports.tables import Column, SheetCell, make_sheet
+from longshot.reports.tables import Column, SheetCell, make_sheet, part_cell
 from longshot.tasks import (
     Task,
     Testbed,
@@ -398,8 +398,8 @@ def render_overlap(
     columns = (
         Column("Kind", lambda row: row["kind"]),
         Column("Pairs", lambda row: row["pairs"], "count"),
-        Column(f"Images of {a['name']}", lambda row: _of(row["images_a"], a["images"]), "count"),
-        Column(f"Images of {b['name']}", lambda row: _of(row["images_b"], b["images"]), "count"),
+        Column(f"Images of {a['name']}", lambda row: part_cell(row["images_a"], a["images"]), "count"),
+        Column(f"Images of {b['name']}", lambda row: part_cell(row["images_b"], b["images"]), "count"),
         Column("Across classes", lambda row: row["across"], "count"),
         Column("Across splits", lambda row: row["across_splits"], "count"),
     )
@@ -436,10 +436,6 @@ def render_overlap(
         style="overlap.css",
         sortable=True,
     )
-
-
-def _of(number: int, total: int) -> SheetCell:
-    return SheetCell(f"{number:,} of {total:,}", value=number)
 
 
 def _with_pictures(pairs: list[dict[str, Any]], images: Pictures | None) -> list[dict[str, Any]]:

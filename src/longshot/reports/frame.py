@@ -7,10 +7,8 @@ cannot be written, templates are compiled each time.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,7 @@ from markupsafe import Markup
 
 from longshot.base import in_words, span
 from longshot.reports import svg, tables
-from longshot.statistics import percent, points
+from longshot.statistics import percent, plus_minus, points
 
 if TYPE_CHECKING:
     from longshot.tasks import Testbed
@@ -116,8 +114,8 @@ def environment(*folders: Path) -> jinja2.Environment:
         whole=_whole,
         points=points,
         duration=tables.duration,
+        p=tables.p_text,
         call=_call,
-        groupby_runs=_runs_of_groups,
         estimate=_split_estimate,
     )
     # Pages that are served link numbers to their tasks; a page from disk has nothing to link to.
@@ -150,11 +148,6 @@ def _split_estimate(text: str) -> tuple[str, str, str]:
     return number, half, wider.rstrip(")")
 
 
-def _runs_of_groups(heads: Sequence[tuple[str, str]]) -> list[tuple[str, int]]:
-    """Return (group, columns) of neighbouring heads (group, head) that share their group."""
-    return [(group, len(list(members))) for group, members in groupby(heads, key=lambda head: head[0])]
-
-
 def asset(name: str) -> str:
     """Read the text of a file beside the templates."""
     return Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8")
@@ -166,7 +159,7 @@ def _call(template: str) -> str:
 
 
 def _number(value: float, digits: int = 2) -> str:
-    return "–" if math.isnan(value) else f"{value:,.{digits}f}"
+    return plus_minus(value, unit="plain", digits=digits)
 
 
 def _whole(value: int) -> str:

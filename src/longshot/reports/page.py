@@ -35,7 +35,7 @@ from longshot.reports.sections.mistakes import calibrated, confused
 from longshot.reports.sections.rankings import enough, paired, ranks
 from longshot.reports.sections.task_difficulty import difficulty, drop
 from longshot.reports.summary import compare_all, leaders, summarise
-from longshot.reports.tables import Column, SheetCell, make_sheet
+from longshot.reports.tables import Column, SheetCell, make_sheet, part_cell
 from longshot.statistics import plus_minus
 from longshot.tasks import say_identity
 
@@ -111,7 +111,7 @@ OVERLAP = (
 
 def _share(line: dict[str, Any], name: str) -> SheetCell | None:
     number = line[name]
-    return None if number is None else SheetCell(f"{number:,} of {line[f'of_{name}']:,}", value=number)
+    return None if number is None else part_cell(number, line[f"of_{name}"])
 
 
 def _levels(levels: dict[str, int]) -> str:

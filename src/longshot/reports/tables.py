@@ -9,11 +9,12 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from longshot.base import escape_markdown, fit_table
-from longshot.statistics import Interval, percent, plus_minus, points
+from longshot.statistics import Interval, plus_minus
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,16 +117,9 @@ def _write(value: Any, kind: Kind, digits: int) -> str:
         return "–"
     if kind == "text" or isinstance(value, str):
         return str(value)
-    if kind == "plain":
-        return f"{value:,.{digits}f}"
-    writers: dict[str, Callable[[Any], str]] = {
-        "percent": lambda share: percent(share, digits),
-        "points": lambda difference: points(difference, digits),
-        "count": lambda number: f"{number:,}",
-        "seconds": duration,
-        "p": p_text,
-    }
-    return writers[kind](value)
+    if kind in ("seconds", "p"):
+        return duration(value) if kind == "seconds" else p_text(value)
+    return plus_minus(value, None, _unit(kind), 0 if kind == "count" else digits)
 
 
 def duration(seconds: float) -> str:
@@ -157,7 +151,7 @@ class Sheet:
     style: str = "metrics"  # of its HTML
     aria: str = ""  # what it is called where it has no title
 
-    @property
+    @cached_property
     def columns(self) -> list[Column]:
         """List all columns, also those of files alone."""
         return [
@@ -177,6 +171,12 @@ class Sheet:
         """List the numbers of the columns that have a head."""
         return [number for number, column in enumerate(self.columns) if column.head or not column.key]
 
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """List (group, columns) of neighbouring visible columns."""
+        named = groupby(self.visible, key=lambda number: self.columns[number].group)
+        return [(group, len(list(members))) for group, members in named]
+
     def footnotes(self) -> list[str]:
         """Return what is said below, with the reasons of what is not marked."""
         reasons = dict.fromkeys(cell.reason for row in self.rows for cell in row if cell.reason)
@@ -191,6 +191,11 @@ def make_sheet(columns: Sequence[Column], rows: Iterable[Any], title: str = "", 
 def series_cell(index: int, series: ReportSeries, marker: str | None = None) -> SheetCell:
     """Return the cell that names a series."""
     return SheetCell(series.label, label=SeriesLabel(index, series, marker))
+
+
+def part_cell(number: int, total: int) -> SheetCell:
+    """Return the cell ``12 of 60``, whose value is the first number."""
+    return SheetCell(f"{number:,} of {total:,}", value=number)
 
 
 def heads(*names: str, group: str = "") -> list[tuple[str, str]]:
@@ -231,8 +236,7 @@ def latex(sheet: Sheet) -> str:
     r"""Write a ``table`` for ``\input``, groups of columns above their heads; needs the package ``booktabs``."""
     columns = [sheet.columns[number] for number in sheet.visible]
     groups, rules, position = [], [], 1
-    for name, members in groupby(columns, key=lambda column: column.group):
-        width = len(list(members))
+    for name, width in sheet.groups:
         groups.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(name)}}}" if name else "&" * (width - 1))
         if name:
             rules.append(rf"\cmidrule(lr){{{position}-{position + width - 1}}}")

@@ -22,6 +22,9 @@ def plus_minus(
 ) -> str:
     """Return a number with half the width of its interval, as ``84.3 ± 0.6``.
 
+    This is for people: thousands are separated, and negative numbers have a minus sign (−), never a hyphen. Files for
+    programs (CSV, JSON, Parquet) hold the number itself.
+
     Parameters
     ----------
     mean : float or None
@@ -41,6 +44,8 @@ def plus_minus(
     --------
     >>> plus_minus(0.8431, 0.0062), plus_minus(-0.031, 0.004, "points"), plus_minus(1.5, None, "plain", 2)
     ('84.3 ± 0.6', '−3.1 ± 0.4', '1.50')
+    >>> plus_minus(-0.25), plus_minus(-1234.5, unit="plain")
+    ('−25.0', '−1,234.5')
     >>> plus_minus(0.8431, 0.0062, over_classes=0.019), plus_minus(None)
     ('84.3 ± 0.6 (± 1.9)', '–')
     """
@@ -48,8 +53,7 @@ def plus_minus(
         return "–"
     scale = _SCALES[unit]
     with_sign = unit == "points" if signed is None else signed
-    text = f"{scale * mean:{'+' if with_sign else ''}.{digits}f}"
-    text = text.replace("-", "−") if with_sign else text
+    text = f"{scale * mean:{'+' if with_sign else ''},.{digits}f}".replace("-", "−")
     if half is not None and not math.isnan(half):
         text = f"{text} {half_text(half, unit, digits)}"
     return text if over_classes is None else f"{text} ({half_text(over_classes, unit, digits)})"
@@ -72,7 +76,7 @@ def half_text(half: float, unit: Unit = "percent", digits: int = 1) -> str:
     >>> half_text(0.0062), half_text(0.0062, "plain", 4)
     ('± 0.6', '± 0.0062')
     """
-    return f"± {_SCALES[unit] * half:.{digits}f}"
+    return f"± {_SCALES[unit] * half:,.{digits}f}"
 
 
 def percent(share: float | None, digits: int = 1) -> str:

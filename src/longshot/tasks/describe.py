@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from longshot.audit import CopyGroups, equal_groups
 from longshot.audit import say_copies as say_counts
-from longshot.base import Bools, Floats, Ints, span
+from longshot.base import Bools, Floats, Ints, html_facts, span
 from longshot.data import HALVES, digest_words
 from longshot.tasks import columns
 from longshot.tasks.content import say_identity
@@ -418,10 +417,7 @@ def as_text(testbed: Testbed) -> str:
 
 def as_html(testbed: Testbed) -> str:
     """Describe a testbed as an HTML table."""
-    rows = (
-        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _facts(testbed).items()
-    )
-    return f"<table>{''.join(rows)}</table>"
+    return html_facts(_facts(testbed))
 
 
 def _facts(testbed: Testbed) -> dict[str, str]:

@@ -7,7 +7,6 @@ Arrow file, so that a million of them need not be parsed; a copy that ``save`` w
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from longshot.base import (
     delivered,
     hash_file,
     hash_text,
+    html_facts,
     is_stream,
     is_url,
     opened_copy,
@@ -236,11 +236,7 @@ class Features:
         return "\n  ".join([f"Features of '{self.dataset}' through '{self.backbone}'", *lines])
 
     def _repr_html_(self) -> str:
-        facts = {"dataset": self.dataset, "backbone": self.backbone, **self._facts()}
-        rows = "".join(
-            f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts.items()
-        )
-        return f"<table>{rows}</table>"
+        return html_facts({"dataset": self.dataset, "backbone": self.backbone, **self._facts()})
 
     def _facts(self) -> dict[str, str]:
         """Collect what a person wants to know at a glance."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 import numpy as np
 
 from longshot.base import Floats, UserError, count, hash_json, write_text
-from longshot.reports import Section, save_figure, write_page
+from longshot.reports import Column, Section, Sheet, SheetCell, make_sheet, save_figure, write_page
 from longshot.statistics import mean_interval
 from longshot.studies.engine.claims import RULE, JudgedClaim, JudgedNumber, Verdict
 from longshot.studies.engine.comparisons import Comparison
@@ -50,7 +50,11 @@ _TESTED = ("for", "against", "open")
 
 def study_page(study: Study, title: str, out: Path, findings: Findings, datasets: Sequence[Dataset]) -> str:
     """Write the page as one text; figures are read from the study's folder ``out``."""
-    tables = [table for table in findings.tables if table.sheets or table.lines]
+    tables = [
+        replace(table, sheets=[_styled(sheet) for sheet in table.sheets])
+        for table in findings.tables
+        if table.sheets or table.lines
+    ]
     pictures = _pictures(findings, out / "figures")
     sections = [
         _question(study, findings, datasets, pictures[:1]),
@@ -69,33 +73,55 @@ def study_page(study: Study, title: str, out: Path, findings: Findings, datasets
     return write_page(title, [section for section in sections if section], counts=counts, style="study.css")
 
 
+def _styled(sheet: Sheet) -> Sheet:
+    """Return a table as the page shows it: small where it is wide, in a dashed frame where it was printed."""
+    looks = ["wide"] * (len(sheet.heads) > 8) + ["printed"] * sheet.title.startswith("Published")
+    return replace(sheet, style=" ".join(["sheet", *looks]))
+
+
+_DATA = (
+    Column("Dataset", lambda data: data.name),
+    Column("Classes", lambda data: len(data.class_ids), "count"),
+    Column("Images", len, "count"),
+    Column(
+        "Classes by split", lambda data: ", ".join(f"{len(ids)} {part}" for part, ids in data.splits.items())
+    ),
+)
+_AT_CEILING = SheetCell("at the ceiling in time", look="verdict contradicted")
+_BUDGETS = (
+    Column("Network", lambda record: record.label),
+    Column("Steps done", lambda record: record.steps, "count"),
+    Column("Budget", lambda record: record.budget, "count"),
+    Column("Ceiling", lambda record: None if record.minutes is None else 60 * record.minutes, "seconds"),
+    Column("Time", lambda record: record.seconds, "seconds"),
+    Column("Kept step", lambda record: record.best_step, "count"),
+    Column("Validation %", lambda record: record.validation_accuracy, "percent"),
+    Column("Ended", lambda record: _AT_CEILING if record.ceiling else "with its budget"),
+)
+_BUDGETS_NOTE = (
+    "A budget is a number of steps; minutes are only a ceiling. A training that hit the ceiling had a smaller budget "
+    "than its neighbours, and its cells do not compare with theirs."
+)
+
+
 def _question(
     study: Study, findings: Findings, datasets: Sequence[Dataset], lead: Sequence[dict[str, str]]
 ) -> Section:
     """Write what was asked, the verdicts with the figure that shows them, the data, and what is absent."""
     tree = study.settings.plain().get("taxonomy")
     unique = {dataset.name: dataset for dataset in datasets}
-    data = [
-        {
-            "name": dataset.name,
-            "classes": len(dataset.class_ids),
-            "images": len(dataset),
-            "splits": ", ".join(f"{len(ids)} {part}" for part, ids in dataset.splits.items()),
-            "taxonomy": tree or ("its own" if dataset.taxonomy is not None else "none"),
-            "fingerprint": dataset.fingerprint,
-        }
-        for dataset in unique.values()
+    columns = [
+        *_DATA,
+        Column("Taxonomy", lambda data: tree or ("its own" if data.taxonomy is not None else "none")),
+        Column("Fingerprint", lambda data: SheetCell(data.fingerprint[:12], look="code")),
     ]
-    verdicts = [(judged.claim.id, judged.claim.sentence, judged.verdict) for judged in findings.claims]
     context = {
-        "question": findings.question,
-        "paper": study.paper,
-        "data": data,
-        "verdicts": verdicts,
+        "study": study,
+        "findings": findings,
+        "data": make_sheet(columns, unique.values(), style="sheet", aria="Datasets"),
         "figures": lead,
     }
-    absent = {"absent": list(findings.absent), "notes": list(findings.notes)}
-    return Section("question", "What was asked", {**context, **absent}, "study_question")
+    return Section("question", "What was asked", context, "study_question")
 
 
 def _claims(findings: Findings) -> Section | None:
@@ -105,41 +131,37 @@ def _claims(findings: Findings) -> Section | None:
     claims = []
     for judged in findings.claims:
         claim = judged.claim
-        numbers = [
-            {
-                "label": each.measured.label,
-                "printed": printed_text(each.measured, claim.unit),
-                "measured": measured_text(each.measured, claim.unit),
-                "p": each.measured.p,
-                "counts": each.counts,
-                "n": each.measured.n,
-            }
-            for each in judged.numbers
-        ]
         scale = 100 if claim.unit == "points" else 1
         expects = f"each number {claim.expects} {scale * claim.than:g}"
         if claim.expects == "same":
             expects = f"each number within ±{scale * claim.margin:g} of {scale * claim.than:g}"
         tally = Counter[str](each.counts for each in judged.numbers)
+        measured = [each.measured.value for each in judged.numbers if each.counts in _TESTED]
         claims.append(
             {
-                **{
-                    key: getattr(claim, key)
-                    for key in ("id", "sentence", "where", "printed", "factor", "unit")
-                },
-                "verdict": judged.verdict,
-                "reason": judged.reason,
-                "p": judged.p,
+                "judged": judged,
                 "expects": expects,
-                "numbers": numbers,
-                "span": _span(
-                    [each.measured.value for each in judged.numbers if each.counts in _TESTED], claim.unit
-                ),
+                "sheet": _numbers(judged) if judged.numbers else None,
+                "span": _span(measured, claim.unit),
                 "printed_span": _span(_printed_values(judged.numbers), claim.unit),
                 "tally": [(tally[kind], kind) for kind in (*_TESTED, "left out") if tally[kind]],
             }
         )
     return Section("claims", "What the paper claims", {"claims": claims, "rule": RULE}, "study_claims")
+
+
+def _numbers(judged: JudgedClaim) -> Sheet:
+    """Make the table of a claim's numbers."""
+    unit = judged.claim.unit
+    columns = [
+        Column("Of", lambda each: each.measured.label),
+        Column("Measured [95 %]", lambda each: measured_text(each.measured, unit), "plain"),
+        Column("Published", lambda each: printed_text(each.measured, unit), "plain"),
+        Column("p", lambda each: each.measured.p, "p"),
+        Column("n", lambda each: each.measured.n, "count"),
+        Column("Counts", lambda each: SheetCell(each.counts, look=f"counts-{each.counts.replace(' ', '-')}")),
+    ]
+    return make_sheet(columns, judged.numbers, style="sheet", aria="Numbers of the claim")
 
 
 def _span(values: Sequence[float], unit: str) -> str:
@@ -209,7 +231,8 @@ def _trainings(findings: Findings) -> list[Section]:
         return []
     folders = [Path(record.path) for record in records]
     curves = [folder for folder in folders if (folder / "history.jsonl").is_file()]
-    sections = [Section("budgets", "Trainings and their budgets", {"records": records}, "study_budgets")]
+    sheet = make_sheet(_BUDGETS, records, style="sheet", note=_BUDGETS_NOTE, aria="Trainings")
+    sections = [Section("budgets", "Trainings and their budgets", {"sheet": sheet}, "sheet")]
     return [*sections, training_section(read_trainings(curves))] if curves else sections
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 from pydantic import BeforeValidator
 
 from longshot.base import Floats, LooseRecord, Record, UserError, escape_markdown, read_json
-from longshot.reports import Sheet, SheetCell, heads, markdown, row, to_csv, to_latex
+from longshot.reports import Sheet, SheetCell, first_places, heads, markdown, row, to_csv, to_latex
 from longshot.statistics import bounds_text, mean_interval, plus_minus
 from longshot.studies.engine.claims import POPULATION
 
@@ -161,7 +161,7 @@ def score_table(
         One sheet, then the published ones; a record per cell: facts of row and column, mean, low, high, tasks, mark.
     """
     cells = {(r, c): values(row, column) for r, row in enumerate(rows) for c, column in enumerate(columns)}
-    marks = first_places([[cells[r, c] for r in range(len(rows))] for c in range(len(columns))], rows)
+    marks = mark_columns([[cells[r, c] for r in range(len(rows))] for c in range(len(columns))], rows)
     blocks: dict[str, list[list[SheetCell]]] = {}
     own: list[Fact] = []
     for r, line in enumerate(rows):
@@ -181,15 +181,15 @@ def score_table(
     return TableFile(stem, [sheet, *published], own, lines)
 
 
-def first_places(columns: Sequence[Sequence[Floats | None]], rows: Sequence[TableRow]) -> list[list[str]]:
-    """Mark a table's cells, ``columns[c][r]`` [T] each: the one rule for bold and ties.
+def mark_columns(columns: Sequence[Sequence[Floats | None]], rows: Sequence[TableRow]) -> list[list[str]]:
+    """Mark a table's cells, ``columns[c][r]`` [T] each, by the one rule for bold and ties.
 
     All pairs of rows of a group are tested on the same tasks in every column (sign flips), Holm corrects over all pairs
     of the table; who is not told apart from the highest mean of its group shares the first place. "best" alone there,
     "tied" where several are, "" for all others, where all are, and where a row has no numbers or no neighbour to be
     tested against.
     """
-    from longshot.evaluation import SIGNIFICANCE, SeriesPair, compare_pairs
+    from longshot.evaluation import SeriesPair, compare_pairs
 
     keys: list[tuple[int, int, int]] = []
     pairs: list[SeriesPair] = []
@@ -205,21 +205,14 @@ def first_places(columns: Sequence[Sequence[Floats | None]], rows: Sequence[Tabl
     p_values = {key: p for key, (_, p) in zip(keys, compare_pairs(pairs), strict=True)} if pairs else {}
     marks = [[""] * len(rows) for _ in columns]
     for c, column in enumerate(columns):
-        for group in dict.fromkeys(line.group for line in rows):
-            members = {
-                r: round(float(own.mean()), 12)
-                for r, own in enumerate(column)
-                if own is not None and rows[r].group == group and rows[r].ranked
-            }
-            if len(members) < 2:
-                continue
-            best = max(members, key=lambda r: members[r])
-            against = {r: p_values.get((c, min(r, best), max(r, best))) for r in members if r != best}
-            if any(p is None for p in against.values()):
-                continue
-            tied = [best, *(r for r, p in against.items() if p is not None and p >= SIGNIFICANCE)]
-            for r in tied if len(tied) < len(members) else ():
-                marks[c][r] = "tied" if len(tied) > 1 else "best"
+        means = {r: float(own.mean()) for r, own in enumerate(column) if own is not None and rows[r].ranked}
+        groups = {r: rows[r].group for r in means}
+        placed = first_places(means, groups, lambda a, b, c=c: p_values.get((c, min(a, b), max(a, b))))  # type: ignore[misc]
+        for group in set(groups.values()):
+            members = [r for r in means if groups[r] == group]
+            if any(placed[r].mark != "tied" for r in members):
+                for r in members:
+                    marks[c][r] = placed[r].mark
     return marks
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from longshot.base import Floats
-from longshot.diagnosis import composition_rows, say_correlation
+from longshot.diagnosis import composition_sheet, say_correlation
 from longshot.reports import Sheet, SheetCell, heads, row
 from longshot.statistics import CLASSES, TASKS, correlation
-from longshot.studies.engine.study_tables import FIRST_PLACE, Fact, TableFile, TableRow, first_places, present
+from longshot.studies.engine.study_tables import FIRST_PLACE, Fact, TableFile, TableRow, mark_columns, present
 from longshot.studies.hard_md.hard_md_ablations import ablation_tables
 from longshot.studies.hard_md.hard_md_plan import printed_sheet, trained_pairs
 from longshot.studies.hard_md.hard_md_scores import (
@@ -118,7 +118,7 @@ def _stress_marks(
         return np.concatenate([value for value in each if value is not None])
 
     rows = scores.stress_rows()
-    return first_places([[values(own, column, *who) for who in rows] for own, column in columns], lines)
+    return mark_columns([[values(own, column, *who) for who in rows] for own, column in columns], lines)
 
 
 def _drop_sentences(scores: HardScores) -> list[str]:
@@ -253,12 +253,8 @@ def why_table(why: Why) -> TableFile:
     records: list[Fact] = []
     sentences = []
     for source, kinds in why.compositions.items():
-        shown = composition_rows(kinds, most=14)
-        if shown:
-            rows = [row(*map(str, line.values())) for line in shown]
-            sheets.append(
-                Sheet(f"Supports against the same queries, {source}", heads(*shown[0]), [rows], "", 1)
-            )
+        sheet = composition_sheet(kinds, f"Supports against the same queries, {source}", most=14)
+        sheets += [] if sheet is None else [sheet]
         records += [
             {
                 "source": source,

@@ -18,7 +18,7 @@ from longshot.evaluation import ClassIntervals
 from longshot.statistics import Interval, mean_interval, wilson
 from longshot.studies.engine.claims import of_sources
 from longshot.studies.engine.lab import Scores
-from longshot.studies.engine.study_tables import TableRow, first_places
+from longshot.studies.engine.study_tables import TableRow, mark_columns
 from longshot.studies.vtab_md.vtab_md_networks import ApproachRow
 from longshot.studies.vtab_md.vtab_md_plan import VtabLab, choice_name, episodes_name, plan_of, shuffled_name
 from longshot.studies.vtab_md.vtab_md_sources import GROUPS, MD, VTAB, StudySource
@@ -189,7 +189,7 @@ class VtabScores:
             ]
             shared = min((len(values) for values in listed if values is not None), default=0)
             columns.append([None if values is None else values[:shared] for values in listed])
-        by_source = first_places(columns, [line for _, _, line in lines])
+        by_source = mark_columns(columns, [line for _, _, line in lines])
         return {
             source.name: {name: mark for (name, _, _), mark in zip(lines, marks, strict=True) if mark}
             for source, marks in zip(self.sources, by_source, strict=True)
