@@ -64,7 +64,7 @@ def test_the_page_escapes_and_shows(beds: Path, tmp_path: Path, run_cli: RunCli)
         "explain", beds / "shifted.parquet", beds / "matched.parquet", "--backbone", "pixels", "--html", page
     ).stdout
     assert "20 of 20 tasks of 'shifted' have a cause" in printed
-    assert "'dim' in 100% of the support, 0% of the queries, in every class" in printed
+    assert "'dim' in 100 % of the support, 0 % of the queries, in every class" in printed
     assert "lie nearest to a support image of" in printed
     assert "gap, matched" in printed
     text = page.read_text()
@@ -188,7 +188,7 @@ def test_coverage_is_told(dimmed: Path, beds: Path, tmp_path: Path, run_cli: Run
         + "".join(f'"{key}",{"sun" if i % 3 else "rain"}\n' for i, key in enumerate(keys[:60]))
     )
     done = run_cli("explain", beds / "shifted.parquet", "--attributes", f"shots={file}", "--no-pixels")
-    assert "'weather' is known for 60 of 240 images (25%)" in done.stderr
+    assert "'weather' is known for 60 of 240 images (25 %)" in done.stderr
 
 
 @pytest.mark.parametrize(

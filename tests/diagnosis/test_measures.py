@@ -176,7 +176,7 @@ def test_what_cannot_be_compared_is_told() -> None:
     assert columns[0].coverage == pytest.approx(2 / 3)
     together = " ".join(notes)
     assert "'name' has 30 different values" in together and "'same' is 1 for every image" in together
-    assert "'nothing' is empty" in together and "'kind' is known for 20 of 30 images (67%)" in together
+    assert "'nothing' is empty" in together and "'kind' is known for 20 of 30 images (67 %)" in together
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -183,7 +183,7 @@ class TestLetterByLetter:
 
 @pytest.mark.parametrize(
     ("value", "digits", "text"),
-    [(0.8431, 1, "84.3"), (0.8437, 2, "84.37"), (-0.05, 1, "-5.0"), (math.nan, 1, "–")],
+    [(0.8431, 1, "84.3"), (0.8437, 2, "84.37"), (-0.05, 1, "−5.0"), (math.nan, 1, "–")],
 )
 def test_percent(value: float, digits: int, text: str) -> None:
     assert percent(value, digits) == text

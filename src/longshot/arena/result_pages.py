@@ -102,7 +102,7 @@ def difficulty_figure(datasets: Sequence[Difficulty], prefix: str) -> str:
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(AXIS)
         percent_axis(axes.xaxis)
-        spans = "; ".join(f"{each.name} {100 * each.worst:.1f} to {100 * each.best:.1f}" for each in datasets)
+        spans = "; ".join(f"{each.name} {percent(each.worst)} to {percent(each.best)}" for each in datasets)
         return to_svg(figure, prefix, f"Worst and best entry by dataset: {spans}")
 
 

@@ -22,6 +22,7 @@ from longshot.base import (
     verb_options,
 )
 from longshot.evaluation import METRICS
+from longshot.statistics import percent
 
 if TYPE_CHECKING:
     from longshot.evaluation import ClassChange, Compared, Outcome, RunComparison
@@ -202,7 +203,7 @@ def _lines_of_classes(compared: RunComparison) -> list[str]:
 
 def _class_loss(pair: Compared, change: ClassChange) -> str:
     return (
-        f"{change.class_id} fell from {100 * change.before:.1f} to {100 * change.after:.1f} % with {pair.b} on "
+        f"{change.class_id} fell from {percent(change.before)} to {percent(change.after)} % with {pair.b} on "
         f"'{pair.testbed}' ({count(change.tasks, 'task')}, p {_p(change.p_holm)})"
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.base import PATH, UserError, echo_json, json_option, print_table, verb_options
+from longshot.statistics import percent
 
 if TYPE_CHECKING:
     from longshot.tasks import OddPair, Split, SplitComparison, TreeGap
@@ -285,7 +286,7 @@ def comparison_row(comparison: SplitComparison) -> dict[str, str]:
         "gap": f"{comparison.gap:.3f}",
         "nearest train class": f"{near.mean():.3f} ({near.min():.3f}–{near.max():.3f})",
         "train spacing": f"{comparison.spacing:.3f}",
-        "test shared": f"{100 * comparison.shared_test:.0f} %",
+        "test shared": f"{percent(comparison.shared_test, 0)} %",
     }
 
 
@@ -311,7 +312,7 @@ def hardness_row(record: Mapping[str, Any]) -> dict[str, str]:
         "split": record["split"],
         "frozen": hardness.frozen.text(),
         "learnt": hardness.learnt.text(),
-        "learnt on others": f"{100 * hardness.other:.1f}",
+        "learnt on others": f"{percent(hardness.other)}",
         "transfer loss": hardness.transfer_loss.text("points"),
     }
 
@@ -320,7 +321,7 @@ def target_line(made: Mapping[str, Any], file: Path | str) -> str:
     """Say what a split was to reach, what it has, how it was found, and that networks were not asked."""
     target, hardness = made["target"], made["hardness"]
     aims = {
-        name: f"{100 * target[key]:.1f} % {name} wanted, {100 * hardness[key]['mean']:.1f} % reached"
+        name: f"{percent(target[key])} % {name} wanted, {percent(hardness[key]['mean'])} % reached"
         for name, key in (("frozen", "frozen_accuracy"), ("learnt", "learnt_accuracy"))
         if key in target
     }

@@ -18,6 +18,7 @@ from longshot.base import (
     verb_options,
 )
 from longshot.cli.sample_commands import HEADINGS, word_option
+from longshot.statistics import percent
 from longshot.tasks import GROUPS
 
 _SAMPLER = ("Shape (how many)", "Classes (which)", "Classes by meaning or looks")  # headings shown on request
@@ -96,7 +97,7 @@ def train_command(
     if trained.validation_accuracy is not None:
         low, high = trained.validation_interval or (trained.validation_accuracy,) * 2
         click.echo(
-            f"validation accuracy {100 * trained.validation_accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}] "
+            f"validation accuracy {percent(trained.validation_accuracy)} % [{percent(low)}, {percent(high)}] "
             f"at step {trained.best_step:,}, which is kept"
         )
     click.echo(f"{trained.path}  a backbone: longshot embed {dataset} --backbone {trained.path}")
@@ -197,7 +198,7 @@ def _print(records: list[dict[str, Any]], out: Path) -> None:
     rows = [
         {
             "trial": trial["trial"],
-            "accuracy %": f"{100 * trial['accuracy']:.2f}",
+            "accuracy %": percent(trial["accuracy"], 2),
             **{
                 name: f"{v:.4g}" if isinstance(v, float) else str(v)
                 for name, v in trial["parameters"].items()

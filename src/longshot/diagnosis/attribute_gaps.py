@@ -35,7 +35,7 @@ from scipy.sparse import coo_array
 from scipy.stats import hypergeom, norm
 
 from longshot.base import Floats, Ints, TaskRows
-from longshot.statistics import benjamini_hochberg
+from longshot.statistics import benjamini_hochberg, percent
 
 if TYPE_CHECKING:
     from longshot.diagnosis.alterations import Signatures
@@ -81,7 +81,7 @@ def comparable(table: pa.Table) -> tuple[list[AttributeColumn], list[str]]:
         if made and made[0].coverage < 1:
             present = len(values) - values.null_count
             notes.append(
-                f"'{name}' is known for {present:,} of {len(values):,} images ({made[0].coverage:.0%})."
+                f"'{name}' is known for {present:,} of {len(values):,} images ({percent(made[0].coverage, 0)} %)."
             )
     return columns, notes
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.base import PLACE, echo_json, json_option, print_table, print_written, verb_options
+from longshot.statistics import figures, percent
 
 if TYPE_CHECKING:
     from longshot.diagnosis.explanation import Explanation
@@ -119,23 +120,28 @@ def suggest(dataset: str, out: Path | None, as_json: bool, **settings: Any) -> N
     look is a cluster of what the backbone sees.
     """
     import longshot
-    from longshot.reports import Column, make_sheet, terminal
+    from longshot.diagnosis.trials import say_points
 
     ranked = longshot.suggest_attributes(dataset, out=out, **settings)
     if as_json:
         echo_json([asdict(each) for each in ranked])
         return
-    columns = [
-        Column("Attribute", lambda each: each.attribute),
-        Column("From", lambda each: each.source),
-        Column("Matched", lambda each: each.matched, "percent"),
-        Column("Shifted", lambda each: each.shifted, "percent"),
-        Column("Cost", lambda each: each.cost, "points"),
-        Column("Adjusted p", lambda each: each.adjusted, "p"),
-        Column("Dearest shift", lambda each: _without_name(each.dearest, each.attribute)),
+    rows = [
+        {
+            "attribute": each.attribute,
+            "from": each.source,
+            "matched": say_points(each.matched),
+            "shifted": say_points(each.shifted),
+            "cost": say_points(each.cost, signed=True),
+            "adjusted p": "–" if each.adjusted is None else f"{each.adjusted:.2g}",
+            "dearest": _without_name(each.dearest, each.attribute),
+        }
+        for each in ranked
+        if each.tasks
     ]
-    note = "Accuracy in %, mean over tasks ± half its 95 % interval; cost: matched minus shifted."
-    click.echo(terminal(make_sheet(columns, [each for each in ranked if each.tasks], note=note)))
+    print_table(
+        rows, title="Accuracy in %, mean over tasks ± half its 95 % interval; cost: matched minus shifted"
+    )
     for each in ranked:
         if each.left_out:
             click.echo(f"note: {each.attribute} left out: {each.left_out}", err=True)
@@ -167,12 +173,19 @@ def _row(name: str, values: Any) -> dict[str, Any]:
     coverage = 1 - values.null_count / max(1, len(values))
     if pa.types.is_floating(values.type) or pa.types.is_integer(values.type):
         low, middle, high = np.nanquantile(values.cast(pa.float64()).to_numpy(), [0.05, 0.5, 0.95])
-        summary = f"{middle:.3g} ({low:.3g} to {high:.3g} in nine of ten)"
+        summary = f"{figures(middle)} ({figures(low)} to {figures(high)} in nine of ten)"
     else:
         counted = sorted(pc.value_counts(values).to_pylist(), key=lambda value: -value["counts"])
-        summary = ", ".join(f"{value['values']} {value['counts'] / len(values):.0%}" for value in counted[:5])
+        summary = ", ".join(
+            f"{value['values']} {percent(value['counts'] / len(values), 0)} %" for value in counted[:5]
+        )
         summary += f", {len(counted) - 5} more" if len(counted) > 5 else ""
-    return {"attribute": name, "kind": str(values.type), "known for": f"{coverage:.1%}", "values": summary}
+    return {
+        "attribute": name,
+        "kind": str(values.type),
+        "known for": f"{percent(coverage)} %",
+        "values": summary,
+    }
 
 
 @click.command()
@@ -215,12 +228,12 @@ def _print_interventions(explanation: Explanation) -> None:
     """Print what is lost, by which causes, and what to add."""
     if not explanation.accounts:
         return
-    from longshot.diagnosis.explanation_page import account_sheet, intervention_sheet
+    from longshot.diagnosis import explanation_page as page
 
     for account in explanation.accounts:
         click.echo(account.sentence)
-    _print_sheet(account_sheet(explanation.accounts))
-    _print_sheet(intervention_sheet(explanation.interventions))
+    _print_sheet(page.account_sheet(explanation.accounts))
+    _print_sheet(page.intervention_sheet(explanation.interventions))
     if explanation.remedies:
         causes = ", ".join(explanation.remedies[0].causes)
         click.echo(f"\nWhat to do next, with photos like the queries in {causes}")
@@ -238,14 +251,7 @@ def _print_sheet(sheet: Sheet | None) -> None:
 
 
 def _print(explanation: Explanation, top: int, *, several: bool) -> None:
-    from longshot.diagnosis.explanation_page import (
-        attraction_sentences,
-        cause_sheet,
-        composition_sheet,
-        say_correlation,
-        say_symptoms,
-    )
-    from longshot.statistics import percent
+    from longshot.diagnosis import explanation_page as page
 
     for note in explanation.notes:
         click.echo(f"note: {note}", err=True)
@@ -256,13 +262,13 @@ def _print(explanation: Explanation, top: int, *, several: bool) -> None:
         click.echo(f"task {task.task} ({task.dataset}{accuracy})")
         for finding in task.findings[:6]:
             click.echo(f"  {finding.sentence}  (adjusted p {finding.adjusted:.1g})")
-            if symptoms := say_symptoms(finding):
+            if symptoms := page.say_symptoms(finding):
                 click.echo(f"      {symptoms}")
         if len(task.findings) > 6:
             click.echo(f"  … and {len(task.findings) - 6} more")
         if not task.findings:
             click.echo("  nothing sets support and queries apart beyond chance")
-        for text in attraction_sentences(task):
+        for text in page.attraction_sentences(task):
             click.echo(f"  {text}")
     if not several:
         return
@@ -271,11 +277,13 @@ def _print(explanation: Explanation, top: int, *, several: bool) -> None:
         f"\n{explained:,} of {len(explanation.tasks):,} tasks of '{explanation.name}' have a cause among the "
         f"attributes."
     )
-    _print_sheet(cause_sheet(explanation))
+    _print_sheet(page.cause_sheet(explanation))
     if explanation.loss_and_accuracy is not None:
-        together = say_correlation(explanation.loss_and_accuracy)
+        together = page.say_correlation(explanation.loss_and_accuracy)
         click.echo(f"\nSpearman of accuracy and inverse query loss: {together}")
     for dataset in explanation.compositions:
         _print_sheet(
-            composition_sheet(explanation.beside(dataset), f"Support against queries, {dataset}", most=12)
+            page.composition_sheet(
+                explanation.beside(dataset), f"Support against queries, {dataset}", most=12
+            )
         )

@@ -51,10 +51,8 @@ def say_symptoms(finding: Finding, most: int = 5) -> str:
     """Write ``symptoms: sharpness −2.1 σ, edges −1.8 σ``; empty where there are none."""
     if not finding.symptoms:
         return ""
-    signs = [
-        f"{each.attribute} {plus_minus(each.effect, unit='plain', signed=True)} σ"
-        for each in finding.symptoms[:most]
-    ]
+    strongest = finding.symptoms[:most]
+    signs = [f"{each.attribute} {plus_minus(each.effect, unit='plain', signed=True)} σ" for each in strongest]
     more = len(finding.symptoms) - most
     return f"symptoms: {', '.join(signs)}" + (f" and {more} more" if more > 0 else "")
 
@@ -265,8 +263,7 @@ def _interventions(explanation: Explanation, images: FindImages | None) -> list[
     looks = [
         {
             "dataset": dataset,
-            "value": look.value,
-            "images": look.images,
+            "look": look,
             "shots": tuple(_thumbnails(dataset, look.typical, images).values()),
         }
         for dataset, of_dataset in explanation.looks.items()
@@ -335,20 +332,15 @@ def _tasks(
                 evidence = [_pictured(task, each, testbed, None) for each in task.findings[:_MOST_FINDINGS]]
             shown.append(
                 {
-                    "task": task.task,
-                    "dataset": task.dataset,
-                    "accuracy": task.accuracy,
+                    "explained": task,
                     "evidence": evidence,
                     "more": len(task.findings) - len(evidence),
                     "attractions": attraction_sentences(task),
                 }
             )
             bar.advance()
-    return {
-        "tasks": shown,
-        "problem": problem,
-        "silent": sum(not task.findings for task in explanation.tasks),
-    }
+    silent = sum(not task.findings for task in explanation.tasks)
+    return {"tasks": shown, "problem": problem, "silent": silent}
 
 
 def _pictured(

@@ -29,6 +29,7 @@ import numpy as np
 from longshot.base import Bools, Floats, Ints
 from longshot.diagnosis.alterations import ALTERED, FORM_ATTRIBUTES, FORMS, MEASURES, Signatures, kind_of
 from longshot.diagnosis.attribute_gaps import LOOK, AttributeColumn, Gaps
+from longshot.statistics import percent
 
 _REMAINS = 0.5  # share of a z that may be left for an attribute to be a symptom
 _WEAK = 2.0  # z that is too small to be a cause beside another
@@ -453,7 +454,7 @@ def _say(
         return f"support {less if effect < 0 else more} the queries by {abs(effect):.1f} σ"
     if len(columns) == 1:
         support, query = means[0]
-        return f"'{column.attribute}' in {support:.0%} of the support, {query:.0%} of the queries"
+        return f"'{column.attribute}' in {percent(support, 0)} % of the support, {percent(query, 0)} % of the queries"
     return f"{column.attribute}: support {_shares(columns, means, 0)}, queries {_shares(columns, means, 1)}"
 
 
@@ -466,6 +467,6 @@ def _shares(columns: Sequence[AttributeColumn], means: Sequence[tuple[float, flo
     if means[chosen[0]][side] >= 0.995:
         return f"all {columns[chosen[0]].value}"
     return ", ".join(
-        f"{means[number][side]:.0%} {columns[number].value} (against {means[number][1 - side]:.0%})"
+        f"{percent(means[number][side], 0)} % {columns[number].value} (against {percent(means[number][1 - side], 0)} %)"
         for number in chosen
     )

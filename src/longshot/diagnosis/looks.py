@@ -20,6 +20,7 @@ from longshot.data import Dataset
 from longshot.diagnosis.alterations import MEASURES
 from longshot.diagnosis.attribute_gaps import LOOK, AttributeColumn
 from longshot.models import Features
+from longshot.statistics import percent
 
 _DIRECTIONS = 16
 _MOST, _EACH = 8, 30  # clusters at most; images per cluster at least
@@ -120,7 +121,7 @@ def _words(
         if column.value is not None:
             share, elsewhere = (float(numbers[finite & side].mean()) for side in (inside, ~inside))
             if share >= _SHARE and share - elsewhere >= _AHEAD and column.attribute not in MEASURES:
-                shared.append((elsewhere - share, f"{column.name}, {share:.0%}"))
+                shared.append((elsewhere - share, f"{column.name}, {percent(share, 0)} %"))
         elif column.attribute in MEASURES:
             count = np.maximum(np.bincount(labels[finite]), 1)
             own = numbers[finite] - (np.bincount(labels[finite], numbers[finite]) / count)[labels[finite]]

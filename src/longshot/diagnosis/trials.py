@@ -33,7 +33,7 @@ from longshot.diagnosis.interventions import (
 from longshot.diagnosis.suspicions import LEANING, MATCHES, MEANINGS, Suspicion, members_of, suspicions_of
 from longshot.models import suspects_of
 from longshot.reports import class_names
-from longshot.statistics import Interval, bootstrap, holm, mean_interval, plus_minus, t_p_value
+from longshot.statistics import Interval, bootstrap, holm, mean_interval, percent, plus_minus, t_p_value
 
 if TYPE_CHECKING:
     from longshot import Testbed
@@ -176,11 +176,11 @@ class Account:
             )
         bounds = ""
         if self.share.low is not None and self.share.high is not None:
-            bounds = f", 95 % interval {100 * self.share.low:.0f} to {100 * self.share.high:.0f} %"
+            bounds = f", 95 % interval {percent(self.share.low, 0)} to {percent(self.share.high, 0)} %"
         return (
             f"{self.dataset}: {say_points(self.loss)} points of accuracy are lost against supports like the queries "
             f"({say_points(self.accuracy)} instead of {say_points(self.reference)}, {on}). Causes explain "
-            f"{100 * self.share.mean:.0f} % of it{bounds}.{self._missing}"
+            f"{percent(self.share.mean, 0)} % of it{bounds}.{self._missing}"
         )
 
     @property
@@ -189,8 +189,8 @@ class Account:
         if self.reach is None or self.reach >= _NEAR or self.share is None or self.share.mean >= _LITTLE:
             return ""
         return (
-            f" Other images of these classes go {100 * max(self.reach, 0):.0f} % as far in the suspected causes as the "
-            "supports, so that the rest may be the same causes: larger classes would tell."
+            f" Other images of these classes go {percent(max(self.reach, 0), 0)} % as far in the suspected causes as "
+            "the supports, so that the rest may be the same causes: larger classes would tell."
         )
 
 

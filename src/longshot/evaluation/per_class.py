@@ -20,6 +20,7 @@ from longshot.statistics import (
     holm,
     mean_interval,
     most_confused,
+    percent,
     sign_flip_test,
     wilson,
 )
@@ -220,7 +221,7 @@ class ClassConfusion:
         lines = [f"<ClassConfusion of {self.series}: {count(len(self.counted.classes), 'class', 'classes')}>"]
         for pair in self.pairs(3):
             queries = count(pair["chances"], "query", "queries")
-            lines.append(f"{pair['first']} and {pair['second']}: {100 * pair['rate']:.1f} % of {queries}")
+            lines.append(f"{pair['first']} and {pair['second']}: {percent(pair['rate'])} % of {queries}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

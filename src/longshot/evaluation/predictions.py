@@ -39,7 +39,7 @@ from longshot.base import (
 from longshot.evaluation.metrics import METRICS
 from longshot.evaluation.results import Results, cell_rows
 from longshot.evaluation.verdicts import RunSeries
-from longshot.statistics import compare_many, holm, mean_interval, plus_minus
+from longshot.statistics import compare_many, holm, mean_interval, percent, plus_minus
 from longshot.tasks import Testbed
 
 _META_KEY = b"longshot"
@@ -318,10 +318,10 @@ class PredictionScores:
         return [
             {
                 "against": row["against"],
-                "its accuracy %": f"{100 * row['its_accuracy']:.2f}",
+                "its accuracy %": percent(row["its_accuracy"], 2),
                 "difference": plus_minus(row["difference"], row["half"], "points", 2),
-                "wins %": f"{100 * row['wins']:.0f}",
-                "losses %": f"{100 * row['losses']:.0f}",
+                "wins %": percent(row["wins"], 0),
+                "losses %": percent(row["losses"], 0),
                 "p (Holm)": f"{row['p_holm']:.3g}",
             }
             for row in self.paired

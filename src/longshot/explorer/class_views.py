@@ -25,7 +25,7 @@ from longshot.explorer.svg_plots import Dot, dot_plot
 from longshot.explorer.task_rows import numbered
 from longshot.explorer.testbed_views import dataset_links
 from longshot.reports import Column, Section, Sheet, SheetCell, class_names, make_sheet
-from longshot.statistics import percent
+from longshot.statistics import percent, points
 
 _PICTURED = Markup(
     '<span class="named"><a class="tile" href="{1}" style="{0}" tabindex="-1" aria-hidden="true"></a>'
@@ -353,7 +353,7 @@ def _images(
     gallery = query_gallery(item, cached, pairs, [("run", run.id)])
     for tile, n in zip(gallery["tiles"], chosen, strict=True):
         tile["name"] = f"right {round(float(shares[n] * times[n]))} of {times[n]}"
-        tile["caption"] = "" if margin is None else f"margin {100 * means[n]:+.0f}"
+        tile["caption"] = "" if margin is None else f"margin {points(means[n], 0)}"
 
     def link(**changes: Any) -> str:
         return address(f"{run.url}/class", [*fixed, ("shown", str(changes["page"]))])

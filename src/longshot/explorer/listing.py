@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from longshot.base import Ints, UserError
 from longshot.explorer.caches import LruCache
+from longshot.statistics import figures, percent, plus_minus
 from longshot.tasks import rows_mask
 
 MOST_ROWS, MOST_CELLS = 100, 900  # of a page; more columns, fewer rows
@@ -242,18 +243,14 @@ def cell_text(value: Any, name: str = "") -> str:
     >>> cell_text(0.5, "accuracy"), cell_text(float("nan")), cell_text(12.3456), cell_text(1234567)
     ('50.0', '–', '12.35', '1,234,567')
     """
-    if value is None:
+    if value is None or value != value:
         return "–"
     if isinstance(value, bool | str):
         return str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    if value != value:
-        return "–"
-    text = f"{100 * value:.1f}" if is_share(name) else f"{value:,.2f}".rstrip("0").rstrip(".")
-    if not is_share(name) and 0 < abs(value) < 0.01:
-        text = f"{value:.2g}"
-    return text.replace("-", "−")
+    if is_share(name):
+        return percent(value)
+    plain = plus_minus(value, unit="plain", digits=2).rstrip("0").rstrip(".")
+    return figures(value, 2) if 0 < abs(value) < 0.01 else plain
 
 
 def is_share(name: str) -> bool:

@@ -14,6 +14,7 @@ from longshot.explorer.run_views import bed_links, choose_bed, choose_series, ru
 from longshot.explorer.site import Page, Site, made
 from longshot.explorer.svg_plots import Curve, Point, Step, ladder, scatter
 from longshot.reports import Column, Section, make_sheet
+from longshot.statistics import plus_minus
 
 DIFFERENCES = (
     Column("task", lambda row: row[0], "count"),
@@ -108,7 +109,7 @@ def _paired(site: Site, run: Item, index: RunIndex, bed: BedIndex, query: Any) -
             100.0 * (at * step) / max(1, len(tasks) - 1),
             100 * float(gaps[task]),
             address(f"{item.url}/task/{task}", [("run", run.id)]) if item else "",
-            f"task {task}: {100 * gaps[task]:+.1f} points",
+            f"task {task}: {plus_minus(gaps[task], unit='points')} points",
         )
         for at, task in enumerate(tasks[::step].tolist())
     ]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from longshot.explorer.listing import cell_text
+from longshot.statistics import percent
 
 _BARS_WIDTH, _ROW, _TEXT, _NUMBER = 340, 20, 120, 62
 
@@ -153,13 +154,13 @@ def dot_plot(dots: Sequence[Dot], label: str) -> str:
     for tick in (0, 0.5, 1):
         parts.append(
             f'<path class="grid" d="M{place(tick):.1f} 4V{height - 28}"/>'
-            f'<text x="{place(tick):.1f}" y="{height - 10}" text-anchor="middle">{100 * tick:.0f} %</text>'
+            f'<text x="{place(tick):.1f}" y="{height - 10}" text-anchor="middle">{percent(tick, 0)} %</text>'
         )
     for number, dot in enumerate(dots):
         y = _ROW * number + 16
-        words = f"{dot.label}: {100 * dot.value:.1f} %"
+        words = f"{dot.label}: {percent(dot.value)} %"
         if dot.low is not None and dot.high is not None:
-            words += f", {100 * dot.low:.1f} to {100 * dot.high:.1f}"
+            words += f", {percent(dot.low)} to {percent(dot.high)}"
         reach = (
             "" if dot.low is None or dot.high is None else f"M{place(dot.low):.1f} {y}H{place(dot.high):.1f}"
         )
@@ -212,7 +213,7 @@ def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
     for tick in (0, 0.25, 0.5, 0.75, 1):
         parts.append(
             f'<path class="grid" d="M{_LEFT} {place_y(tick):.1f}H{_WIDTH - _RIGHT}"/>'
-            f'<text x="{_LEFT - 8}" y="{place_y(tick) + 4:.1f}" text-anchor="end">{100 * tick:.0f}</text>'
+            f'<text x="{_LEFT - 8}" y="{place_y(tick) + 4:.1f}" text-anchor="end">{percent(tick, 0)}</text>'
         )
     for number, name in enumerate(names or ("0 %", "25 %", "50 %", "75 %", "100 %")):
         at = number if names else number / 4
@@ -234,7 +235,7 @@ def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
             if low is not None and high is not None:
                 reach = f"M{place_x(x):.1f} {place_y(low):.1f}V{place_y(high):.1f}"
                 parts.append(f'<path fill="none" stroke="{curve.colour}" stroke-width="1.5" d="{reach}"/>')
-            words = f"{curve.label}, {name}: {100 * y:.1f} %"
+            words = f"{curve.label}, {name}: {percent(y)} %"
             dot = (
                 f'<circle cx="{place_x(x):.1f}" cy="{place_y(y):.1f}" r="{5 if names else 3.5}" '
                 f'style="fill:{curve.colour};fill-opacity:1"><title>{escape(words)}</title></circle>'

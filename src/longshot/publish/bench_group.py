@@ -16,7 +16,7 @@ from longshot.base import Floats, count
 from longshot.publish.board_plots import agreement, agreement_sections, curves_section, group_curves
 from longshot.publish.suite import KINDS, SuiteKind
 from longshot.reports import Column, Section, Sheet, SheetCell, markdown, write_page
-from longshot.statistics import mean_interval, meta_dataset_ranks, plus_minus
+from longshot.statistics import mean_interval, meta_dataset_ranks, percent, plus_minus
 
 if TYPE_CHECKING:
     from longshot.publish.bench_suite import BenchCard
@@ -172,7 +172,7 @@ class GroupCard:
         if not scores:
             return SheetCell("–")
         mean, name = min(scores)
-        return SheetCell(f"{name} ({100 * mean:.1f})", value=mean)
+        return SheetCell(f"{name} ({percent(mean)})", value=mean)
 
     @cached_property
     def agreements(self) -> list[Sheet]:

@@ -27,6 +27,7 @@ from longshot.reports.svg import (
     to_svg,
 )
 from longshot.reports.tables import Column, SheetCell, duration, make_sheet, series_cell
+from longshot.statistics import percent
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def scatter(points: Sequence[Point], *, prefix: str) -> str:
         axes.grid(axis="y")
         axes.set(xlabel="time per task (median, logarithmic)", ylabel="accuracy (%)")
         description = "; ".join(
-            f"{p.number} {p.label} {100 * p.mean:.1f} % in {duration(p.seconds)}" for p in points
+            f"{p.number} {p.label} {percent(p.mean)} % in {duration(p.seconds)}" for p in points
         )
         return to_svg(figure, prefix, f"Accuracy against time per task: {description}")
 

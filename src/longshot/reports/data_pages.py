@@ -20,6 +20,7 @@ from longshot.reports import testbed_plots as plots
 from longshot.reports.frame import Section, bed_facts, write_page
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows, thumbnail
 from longshot.reports.tables import Column, SheetCell, make_sheet, part_cell
+from longshot.statistics import figures
 from longshot.tasks import (
     Task,
     Testbed,
@@ -259,14 +260,16 @@ def _others(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
         values = describe.measured(testbed, name)
         if values is None or not len(values):
             silent.append(name)
-        elif values.min() == values.max():
-            constant.append((name, f"{values.min():.4g}"))
+            continue
+        low, high = figures(values.min(), 4), figures(values.max(), 4)
+        if values.min() == values.max():
+            constant.append((name, low))
         else:
             panels.append(
                 PlotPanel(
                     name,
                     plots.histogram(values, xlabel=name, prefix=f"measured{number}"),
-                    f"{values.min():.4g} to {values.max():.4g}, known for {count(len(values), 'task')}.",
+                    f"{low} to {high}, known for {count(len(values), 'task')}.",
                     _MEANINGS.get(name, "As the sampler measured it, one value per task."),
                 )
             )

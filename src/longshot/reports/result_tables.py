@@ -45,7 +45,16 @@ from longshot.reports.tables import (
     to_csv,
     to_latex,
 )
-from longshot.statistics import CLASSES, TASKS, Interval, Unit, bounds_text, mean_interval, plus_minus
+from longshot.statistics import (
+    CLASSES,
+    TASKS,
+    Interval,
+    Unit,
+    bounds_text,
+    mean_interval,
+    percent,
+    plus_minus,
+)
 
 if TYPE_CHECKING:
     from longshot.evaluation import Leak
@@ -347,7 +356,7 @@ def compared_sheet(compared: RunComparison) -> Sheet:
 
     def rates(pair: Compared) -> SheetCell:
         parts = (pair.result.wins, pair.result.ties, pair.result.losses)
-        return SheetCell(" / ".join(f"{100 * share:.0f}" for share in parts))
+        return SheetCell(" / ".join(f"{percent(share, 0)}" for share in parts))
 
     columns = [
         Column("testbed", lambda pair: pair.testbed),

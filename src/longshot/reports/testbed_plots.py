@@ -30,6 +30,7 @@ from longshot.reports.svg import (
     shorten,
     to_svg,
 )
+from longshot.statistics import figures, percent, points
 from longshot.tasks import Balance, Change, bin_edges
 
 _BINS = 24
@@ -47,15 +48,15 @@ def histogram(values: NDArray[Any], *, xlabel: str, prefix: str, unit: str = "ta
         borders: Any = {"edgecolor": PAPER, "linewidth": 0.8 if len(counts) > 1 else 0}
         axes.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=SERIES[0], **borders)
         axes.axvline(mean, **{**CHANCE, "zorder": 3, "color": INK})
-        _above(axes, edges, mean, f"mean {mean:.4g}")
+        _above(axes, edges, mean, f"mean {figures(mean, 4)}")
         axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.04 * counts.max()))
         axes.set(xlabel=shorten(xlabel, 48), ylabel=unit)
         _integer_ticks(axes.yaxis)
         if np.issubdtype(values.dtype, np.integer):
             _integer_ticks(axes.xaxis)
         axes.grid(axis="y")
-        ends = f"{values.min():.4g} to {values.max():.4g}"
-        return to_svg(figure, prefix, f"Histogram of {xlabel}: {ends}, mean {mean:.4g}")
+        ends = f"{figures(values.min(), 4)} to {figures(values.max(), 4)}"
+        return to_svg(figure, prefix, f"Histogram of {xlabel}: {ends}, mean {figures(mean, 4)}")
 
 
 def balance(classes: Balance, *, prefix: str) -> str:
@@ -196,9 +197,9 @@ def class_map(
             apart = float(np.linalg.norm(means[0] - means[1]))
             axes.set_title(f"{shorten(panel.title, 34)}, means {apart:.2f} apart")
         for axes in grid[-1]:
-            axes.set_xlabel(f"1st component ({100 * shares[0]:.0f} %)")
+            axes.set_xlabel(f"1st component ({percent(shares[0], 0)} %)")
         for axes in grid[:, 0]:
-            axes.set_ylabel(f"2nd component ({100 * shares[1]:.0f} %)")
+            axes.set_ylabel(f"2nd component ({percent(shares[1], 0)} %)")
         handles, labels = grid[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         if title:
@@ -248,7 +249,7 @@ def accuracy_by_divergence(
                 axes.plot(
                     ends, 100 * (line.line[0] + line.line[1] * ends), color=colour, linewidth=1.2, alpha=0.7
                 )
-                label += f" ({100 * line.line[1]:+.2f} per {unit})"
+                label += f" ({points(line.line[1], 2)} per {unit})"
             axes.plot(
                 x,
                 100 * line.mean,

@@ -20,6 +20,7 @@ from .estimate_text import CLASSES as CLASSES  # What an interval over classes i
 from .estimate_text import TASKS as TASKS  # What an interval over tasks is about, in words
 from .estimate_text import Unit as Unit  # How a number is written: percent, points or plain
 from .estimate_text import bounds_text as bounds_text  # A number with the ends of its interval
+from .estimate_text import figures as figures  # A number of any size with so many significant figures
 from .estimate_text import half_text as half_text  # Half an interval alone, for a column of its own
 from .estimate_text import percent as percent  # A share in per cent
 from .estimate_text import plus_minus as plus_minus  # A number with half its interval: the one formatter

@@ -115,6 +115,24 @@ def points(difference: float | None, digits: int = 1) -> str:
     return plus_minus(difference, unit="points", digits=digits)
 
 
+def figures(value: float, digits: int = 3) -> str:
+    """Return a number of any size with so many significant figures.
+
+    Parameters
+    ----------
+    value : float
+        The number.
+    digits : int
+        Its significant figures.
+
+    Examples
+    --------
+    >>> figures(-4.6327), figures(1234567.0), figures(0.25)
+    ('−4.63', '1.23e+06', '0.25')
+    """
+    return f"{value:.{digits}g}".replace("-", "−")
+
+
 def bounds_text(
     mean: float,
     low: float | None,

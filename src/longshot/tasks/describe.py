@@ -16,6 +16,7 @@ from longshot.audit import CopyGroups, equal_groups
 from longshot.audit import say_copies as say_counts
 from longshot.base import Bools, Floats, Ints, html_facts, span
 from longshot.data import HALVES, digest_words
+from longshot.statistics import figures
 from longshot.tasks import columns
 from longshot.tasks.content import say_identity
 from longshot.tasks.testbed import Testbed
@@ -268,8 +269,8 @@ def _labels(edges: Floats, values: NDArray[Any]) -> list[str]:
         ranges = [(math.ceil(a), math.ceil(b) - 1) for a, b in pairwise(edges.tolist())]
         return [str(a) if a == b else f"{a}–{b}" for a, b in ranges]
     if values.min() == values.max():
-        return [f"{values.min():.4g}"]
-    return [f"{a:.4g} … {b:.4g}" for a, b in pairwise(edges)]
+        return [figures(values.min(), 4)]
+    return [f"{figures(a, 4)} … {figures(b, 4)}" for a, b in pairwise(edges)]
 
 
 def draw_histogram(title: str, rows: Sequence[tuple[str, int]]) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from longshot.base import Floats, Ints, TaskRows, UserError, note
-from longshot.statistics import mean_interval
+from longshot.statistics import mean_interval, percent
 from longshot.tasks.base import Pool
 from longshot.tasks.content import names_only, used_keys
 from longshot.tasks.judges import (
@@ -300,7 +300,7 @@ def say_target(sampler: Mapping[str, Any]) -> list[str]:
     ends = "" if met is None or met["low"] is None else f" ({met['low']:.3f} to {met['high']:.3f})"
     certified = "nobody was held out" if met is None else f"held out {met['mean']:.3f}{ends}"
     easier, harder = facts["between"]
-    share = f"{100 * facts['harder']:.0f} %"
+    share = f"{percent(facts['harder'], 0)} %"
     return [
         f"target {facts['accuracy']:g}: {share} of tasks are [{harder}], the others [{easier}]; {certified}",
         "steps: " + "; ".join(f"{name} {value:.3f}" for name, value in facts["steps"]),

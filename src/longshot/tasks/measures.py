@@ -30,7 +30,7 @@ from longshot.data import (
     with_checked_attributes,
     with_taxonomy,
 )
-from longshot.statistics import plus_minus
+from longshot.statistics import percent, plus_minus
 from longshot.tasks import columns
 from longshot.tasks.base import Classes, Pool
 from longshot.tasks.testbed import Testbed
@@ -304,6 +304,6 @@ def say_suspects(testbed: Testbed) -> str | None:
         before, after = (pc.mean(testbed.table[f"suspects_{when}"]).as_py() for when in ("before", "after"))
         if before is not None and after is not None:
             lines.append(
-                f"doubtful labels: {100 * after:.1f} % of the chosen supports, {100 * before:.1f} % of uniform ones"
+                f"doubtful labels: {percent(after)} % of the chosen supports, {percent(before)} % of uniform ones"
             )
     return "; ".join(lines) or None

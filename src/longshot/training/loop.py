@@ -23,7 +23,7 @@ from longshot.base import (
 )
 from longshot.data import Dataset, TaxonomyLike
 from longshot.models import WEIGHTS_FILE, save_checkpoint, write_seen
-from longshot.statistics import Interval
+from longshot.statistics import Interval, percent
 from longshot.tasks import Classes, Shape
 from longshot.training.base import Algorithm
 from longshot.training.folders import (
@@ -367,7 +367,7 @@ class _Training:
         save_state(self.folder, job.network, job.optimiser, job.source.state(), vars(self.facts))
 
     def _note(self, loss: float) -> str:
-        best = "" if self.facts.best is None else f", validation {100 * self.facts.best:.1f} %"
+        best = "" if self.facts.best is None else f", validation {percent(self.facts.best)} %"
         return f"loss {loss:.3f}{best}"
 
     def _diverged(self, trouble: Diverged) -> UserError:

@@ -30,6 +30,7 @@ from longshot.base import (
     write_json,
     write_tuned,
 )
+from longshot.statistics import percent
 from longshot.training.spaces import Space, Trial
 
 if TYPE_CHECKING:
@@ -248,4 +249,4 @@ def _write(study: Study, space: Space, objective: TrialObjective, folder: Path) 
 
 def _note(done: Sequence[Any]) -> str:
     values = [trial.value for trial in done if trial.value is not None]
-    return f"best {100 * max(values):.2f} %" if values else "none succeeded yet"
+    return f"best {percent(max(values), 2)} %" if values else "none succeeded yet"

@@ -15,7 +15,7 @@ from longshot.reports.report_data import ReportData, ReportSeries, Shared
 from longshot.reports.sections import MAX_ROWS, Request, plot_label
 from longshot.reports.summary import CorrectedComparison, columns_by_setting, highest, interval
 from longshot.reports.tables import Column, SheetCell, make_sheet, series_cell
-from longshot.statistics import plus_minus, points
+from longshot.statistics import percent, plus_minus, points
 
 
 class SeriesTest(NamedTuple):
@@ -100,7 +100,7 @@ def _line(request: Request, series: int, tested: CorrectedComparison, turned: bo
     )
     wins, losses = (result.losses, result.wins) if turned else (result.wins, result.losses)
     mean = sign * result.difference.mean
-    shares = [f"{100 * share:.0f}" for share in (wins, result.ties, losses)]
+    shares = [f"{percent(share, 0)}" for share in (wins, result.ties, losses)]
     return {
         "series": series,
         "what": request.data.series[series],

@@ -325,7 +325,7 @@ def _drop_panel(request: Request, a: int, b: int, lines: list[tuple[int, list[Dr
         low, high = (
             None if bound is None else -100 * bound for bound in (overall.drop.high, overall.drop.low)
         )
-        note = f"{100 * overall.mean_a:.1f} → {100 * overall.mean_b:.1f}: {points(-overall.drop.mean)}"
+        note = f"{percent(overall.mean_a)} → {percent(overall.mean_b)}: {points(-overall.drop.mean)}"
         rows.append(EstimateRow(s, plot_label(data, s), -100 * overall.drop.mean, low, high, note))
     shapes = [
         tuple(np.unique(np.concatenate([getattr(cell, name) for _, cell in data.column(i)])).tolist())

@@ -12,7 +12,7 @@ import numpy as np
 
 from longshot.base import Bools, Floats, Ints
 from longshot.reports import PALETTE, Sheet, SheetCell, column_marks, heads, row
-from longshot.statistics import Interval, dataset_difficulty, mean_interval, welch
+from longshot.statistics import Interval, dataset_difficulty, mean_interval, percent, welch
 from longshot.studies.cross_domain.cross_domain_cells import (
     BASELINES,
     CONDITIONS,
@@ -229,7 +229,7 @@ def difficulty_table(scores: DomainScores, starts: Sequence[str]) -> TableFile |
         for domain in dataset_difficulty(table, domains):
             cells = rows.setdefault(domain.dataset, row(domain.dataset))
             means = table[domains == domain.dataset].mean(axis=0)
-            cells += row(*(f"{100 * means[n]:.1f} ({labels[n]})" for n in (domain.worst, domain.best)))
+            cells += row(*(f"{percent(means[n])} ({labels[n]})" for n in (domain.worst, domain.best)))
             for kind, interval in (("modelling", domain.modelling), ("intrinsic", domain.intrinsic)):
                 cells += row(interval.text())
                 facts = {"dataset": domain.dataset, "column": condition.name}

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from longshot.base import Floats, UserError
 from longshot.reports import published
+from longshot.statistics import percent
 from longshot.studies.engine.claims import Claim, Measured, NotMeasured, clean_mean, of_values, some
 from longshot.studies.engine.comparisons import Comparison, Counts, Draw, Side, Ways
 from longshot.studies.engine.lab import Evaluation, Lab, Plan
@@ -118,12 +119,13 @@ class ManyWay(OneDataset[ManyWaySettings], Recipe[ManyWaySettings, "Dataset"]):
             *(
                 Claim(
                     f"best-{shot}-shot",
-                    f"At 100 ways and {shot} {'shot' if shot == 1 else 'shots'} the best model stays below {bound:.0%}",
+                    f"At 100 ways and {shot} {'shot' if shot == 1 else 'shots'} the best model stays below "
+                    f"{percent(bound, 0)} %",
                     "section 6, table 3",
                     partial(_best, shot, bound),
                     expects="below",
                     than=bound,
-                    printed=f"{100 * max(_printed(_MANY, shot).values()):.2f} % for the best",
+                    printed=f"{percent(max(_printed(_MANY, shot).values()), 2)} % for the best",
                 )
                 for shot, bound in _BEST.items()
             ),

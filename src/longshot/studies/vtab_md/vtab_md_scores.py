@@ -15,7 +15,7 @@ import numpy as np
 
 from longshot.base import Floats, Ints, Ragged, count
 from longshot.evaluation import ClassIntervals
-from longshot.statistics import Interval, mean_interval, wilson
+from longshot.statistics import Interval, mean_interval, percent, wilson
 from longshot.studies.engine.claims import of_sources
 from longshot.studies.engine.lab import Scores
 from longshot.studies.engine.study_tables import TableRow, mark_columns
@@ -210,7 +210,7 @@ def floor_notes(scores: VtabScores) -> list[str]:
         if low:
             floor = float(scores.values[CONSTANT, source.name].mean())
             sentences.append(
-                f"Not above the best constant answer on {source.title} ({100 * floor:.2f} %): {', '.join(low)}; what "
+                f"Not above the best constant answer on {source.title} ({percent(floor, 2)} %): {', '.join(low)}; what "
                 "is said of these rows there is said of methods that did not learn the task."
             )
     return sentences
@@ -303,7 +303,7 @@ class Choice:
         if not self.learned:
             sentences.append(
                 f"Warning, {self.row}: no candidate is above the best constant answer on {self.images:,} validation "
-                f"images (best {best:.2f} %, constant {100 * self.floor:.2f} %), so the choice of {self.chosen} says "
+                f"images (best {best:.2f} %, constant {percent(self.floor, 2)} %), so the choice of {self.chosen} says "
                 "nothing about them."
             )
         return sentences

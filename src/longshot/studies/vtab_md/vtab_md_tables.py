@@ -299,10 +299,8 @@ def choices_table(choices: Sequence[Choice]) -> TableFile:
             taken = call == choice.chosen
             facts = {"row": choice.row, "candidate": call, "mean_validation_accuracy": accuracy}
             records.append({**facts, "images": choice.images, "constant": choice.floor, "chosen": taken})
-            shown = row(choice.row, call, SheetCell(f"{100 * accuracy:.2f}", "best" if taken else ""))
-            block.append(
-                [*shown, *row(f"{100 * choice.floor:.2f}", f"{choice.images:,}", f"{choice.tasks:,}")]
-            )
+            shown = row(choice.row, call, SheetCell(percent(accuracy, 2), "best" if taken else ""))
+            block.append([*shown, *row(percent(choice.floor, 2), f"{choice.images:,}", f"{choice.tasks:,}")])
         blocks.append(block)
     names = heads("approach", "candidate", "validation accuracy (%)", f"{CONSTANT} (%)", "images", "tasks")
     note = (

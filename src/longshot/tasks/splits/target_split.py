@@ -27,6 +27,7 @@ import numpy as np
 
 from longshot.base import Floats, Ints, Progress, UserError, count, progress
 from longshot.data import SPLITS, Dataset
+from longshot.statistics import percent
 from longshot.tasks.splits.atg import oriented
 from longshot.tasks.splits.build import Splitter, seen_through
 from longshot.tasks.splits.embeddings import between, gap, ward
@@ -368,18 +369,18 @@ def _unreachable(
     target: Target, goal: Goal, called: str, search: Search, hardness: Hardness, proxy: Proxy
 ) -> UserError:
     """Build the error for a target that no split of the search meets, with what they reach."""
-    wish = f"a {proxy.way}-way {proxy.shot}-shot learnt accuracy of {100 * goal.learnt:.1f} %"
+    wish = f"a {proxy.way}-way {proxy.shot}-shot learnt accuracy of {percent(goal.learnt)} %"
     if target.like is not None and goal.frozen is not None:
-        wish = f"{wish} with a frozen one of {100 * goal.frozen:.1f} %, like '{called}'"
+        wish = f"{wish} with a frozen one of {percent(goal.frozen)} %, like '{called}'"
     elif target.harder_than is not None:
         wish = f"{wish}, {target.by:g} points below '{called}'"
-    nearest = f"{100 * hardness.learnt.mean:.1f} %"
+    nearest = f"{percent(hardness.learnt.mean)} %"
     if goal.frozen is not None:
-        nearest += f" learnt and {100 * hardness.frozen.mean:.1f} % frozen"
+        nearest += f" learnt and {percent(hardness.frozen.mean)} % frozen"
     return UserError(
         f"No split of these {count(proxy.features.class_ids, 'class', 'classes')} under "
         f"'{proxy.features.backbone}' has {wish}: the {search.splits} that were tried reach "
-        f"{100 * search.lowest:.1f} to {100 * search.highest:.1f} % learnt, and the nearest has {nearest}",
+        f"{percent(search.lowest)} to {percent(search.highest)} % learnt, and the nearest has {nearest}",
         "ask for an accuracy between, or try another {seed}",
     )
 
