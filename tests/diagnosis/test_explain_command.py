@@ -66,7 +66,7 @@ def test_the_page_escapes_and_shows(beds: Path, tmp_path: Path, run_cli: RunCli)
     assert "20 of 20 tasks of 'shifted' have a cause" in printed
     assert "'dim' in 100 % of the support, 0 % of the queries, in every class" in printed
     assert "lie nearest to a support image of" in printed
-    assert "gap, matched" in printed
+    assert "Gap: matched" in printed
     text = page.read_text()
     assert "<b>gold" not in text and "&lt;b&gt;gold" in text
     assert text.count("data:image/webp") > 20

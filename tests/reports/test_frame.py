@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from longshot.base import span
-from longshot.reports import data_pages, frame, page
+from longshot.reports import Sheet, data_pages, frame, page
 from longshot.reports.report_data import ReportData
 from longshot.reports.sections import Request, task_difficulty
 from longshot.reports.summary import compare_all, summarise
@@ -75,7 +75,7 @@ class TestFilters:
 
     def test_neighbouring_heads_share_their_group(self) -> None:
         heads = [("", "a"), ("x", "b"), ("x", "c"), ("", "d"), ("x", "e")]
-        assert frame._runs_of_groups(heads) == [("", 1), ("x", 2), ("", 1), ("x", 1)]
+        assert Sheet("", heads, []).groups == [("", 1), ("x", 2), ("", 1), ("x", 1)]
 
     def test_every_marker_has_its_shape(self) -> None:
         swatches = [frame.swatch(index) for index in range(8)]

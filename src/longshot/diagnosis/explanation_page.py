@@ -84,13 +84,13 @@ def cause_sheet(explanation: Explanation) -> Sheet | None:
         Column("Dataset", lambda cause: cause.dataset),
         Column("Cause", lambda cause: kind_of(cause.attribute)),
         Column("Attribute", lambda cause: cause.attribute),
-        Column("Tasks with it", lambda cause: part_cell(cause.tasks, cause.of), "count"),
+        Column("Tasks", lambda cause: part_cell(cause.tasks, cause.of), "count"),
         Column("Strongest in", lambda cause: cause.first, "count"),
     ]
     if any(cause.with_accuracy for cause in explanation.causes):
-        head = "Spearman of |gap| and accuracy"
-        columns.append(Column(head, lambda cause: say_correlation(cause.with_accuracy), "plain"))
-    return make_sheet(columns, causes, aria="Causes") if causes else None
+        columns.append(Column("r with accuracy", lambda cause: say_correlation(cause.with_accuracy), "plain"))
+    note = "Tasks: those with the cause. r: Spearman's, of |gap| and accuracy over the tasks, with its 95 % interval."
+    return make_sheet(columns, causes, note=note, aria="Causes") if causes else None
 
 
 def composition_sheet(
