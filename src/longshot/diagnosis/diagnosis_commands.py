@@ -15,8 +15,8 @@ from longshot.statistics import figures, percent
 
 if TYPE_CHECKING:
     from longshot.diagnosis.explanation import Explanation
-    from longshot.diagnosis.folder_check import Verdict
     from longshot.reports import Sheet
+    from longshot.statistics import Verdict
 
 
 EXIT_CODES: dict[Verdict | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
