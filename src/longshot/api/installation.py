@@ -27,6 +27,7 @@ from longshot.base import (
     parse_on,
     release_executors,
     switched_on,
+    usable_cores,
 )
 from longshot.data import IDENTITY_VARIABLE, default_identity
 
@@ -161,7 +162,7 @@ def installed(package: str) -> str | None:
 
 
 def _machine() -> list[dict[str, Any]]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = usable_cores()
     memory = ""
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = f", {os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB memory"

@@ -59,6 +59,7 @@ from .commands import print_table as print_table  # Print rows (all with the sam
 from .commands import print_written as print_written  # Where a page or picture lies now, and its size where it is here
 from .commands import Estimate as Estimate  # The steps of a piece of work, each with its `seconds` and `bytes` …
 from .engines import out_of_memory as out_of_memory  # Whether an exception says that memory ran out, on a device or …
+from .engines import usable_cores as usable_cores  # Cores that this process may run on
 from .engines import pick_device as pick_device  # The device called `name` (also `cuda:1`)
 from .engines import AUTOMATIC as AUTOMATIC  # what auto means on a CPU
 from .engines import ENGINES as ENGINES  # every name that `engine` takes
@@ -76,6 +77,7 @@ from .errors import PythonFace as PythonFace  # words a mistake as Python does
 from .errors import UserError as UserError  # A mistake in the input, told in one sentence
 from .errors import count as count  # A number with its noun
 from .errors import first as first  # The first `shown_location` of a list, each between quotes, and how many more …
+from .errors import in_bytes as in_bytes  # Word a size for people
 from .errors import in_words as in_words  # `template` as the face that is spoken now writes it
 from .errors import note as note  # Print something that the user should know and that stops nothing, on standard …
 from .errors import render as render  # a template in the words of a face

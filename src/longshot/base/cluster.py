@@ -16,6 +16,7 @@ from typing import Any
 
 from longshot.base.cluster_job import LOOK, PATIENCE, Chunk, Hand, Job, Worker
 from longshot.base.cluster_nodes import PINS, Parcels, differences, living_nodes, node_facts, node_name
+from longshot.base.engines import usable_cores
 from longshot.base.errors import UserError, note
 from longshot.base.errors import count as counted
 from longshot.base.executor import Executor, Key, MapCall, Payload, Result, Results
@@ -307,11 +308,10 @@ def _init(ray: Any, on: str, address: str) -> bool:
                 except ConnectionError:
                     address = "local"
             if address == "local":
-                cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
                 with _without_dashboard():
                     ray.init(
                         address="local",
-                        num_cpus=int(os.environ.get("LONGSHOT_RAY_CPUS") or cores or 1),
+                        num_cpus=int(os.environ.get("LONGSHOT_RAY_CPUS") or usable_cores()),
                         include_dashboard=False,
                         **quiet,
                     )

@@ -176,3 +176,8 @@ def engine_version(name: str) -> str:
 
         return f"onnxruntime {onnxruntime.__version__}, {exporter}"
     return f"{name} {version(name)}, {exporter}"
+
+
+def usable_cores() -> int:
+    """Count the cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

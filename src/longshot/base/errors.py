@@ -214,6 +214,18 @@ def count(members: Sequence[object] | int, singular: str, plural: str | None = N
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
+def in_bytes(number: float) -> str:
+    """Word a size for people.
+
+    >>> in_bytes(15_927_098), in_bytes(512), in_bytes(39_095_590_629)
+    ('15.9 MB', '512 bytes', '39.1 GB')
+    """
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number:,.0f} bytes"
+
+
 def first(members: Sequence[object], shown: int = 3) -> str:
     """Write the first ``shown`` of a list, each between quotes, and how many more there are.
 

@@ -106,7 +106,8 @@ def _checksums(row: dict[str, Any]) -> str:
 
 
 def _plan(name: str, to: str | None, as_json: bool) -> None:
-    from longshot.data import in_bytes, plan_download
+    from longshot.base import in_bytes
+    from longshot.data import plan_download
 
     plan: dict[str, Any] = plan_download(name, to=to)
     if as_json:

@@ -37,7 +37,6 @@ from .formats.vtab import SplitSlice as SplitSlice  # official split, from perce
 from .formats.vtab import VTAB_TASKS as VTAB_TASKS
 from .formats.vtab import cut_splits as cut_splits  # Turn percent of official splits into record numbers
 from .taxonomy.readers import wordnet_above as wordnet_above  # Return the part of WordNet above the classes
-from .get.transfer import in_bytes as in_bytes  # Word a size for people
 from .get import get_dataset as get_dataset  # Download a published dataset, unpack it and register it under its name
 from .get import list_downloads as list_downloads  # List the published datasets that can be got
 from .get import plan_download as plan_download  # Plan what :func:`get_dataset` would do

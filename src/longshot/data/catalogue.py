@@ -35,9 +35,10 @@ from longshot.base import (
 )
 from longshot.data import registry
 from longshot.data.dataset import SPLITS, Dataset, class_labels, has_wordnet_ids
+from longshot.data.file_readers import load_table, save_table
 from longshot.data.formats import all_formats, find_format, make_format
 from longshot.data.opening import as_dataset, locate, open_dataset, open_located
-from longshot.data.scan import load_table, save_table, scan_file, scan_files
+from longshot.data.scan import scan_file, scan_files
 from longshot.data.stores import ImageError, prepare_rows, stamps_of
 
 _SHOWN = 8  # classes with a picture

@@ -1,7 +1,4 @@
-"""What readers of files share: stamps, JSON objects, headers of arrays, names that occur twice; and small tables.
-
-The tables lie beside class folders: split.json, attributes.csv, taxonomy.csv.
-"""
+"""What readers of files share: stamps, JSON objects, headers, names that occur twice; tables of folders and caches."""
 
 from __future__ import annotations
 
@@ -20,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from longshot.base import Ints, UserError, count, first, note
+from longshot.base import Ints, UserError, count, first, note, read_parquet, read_sealed, write_sealed
 from longshot.data.dataset import SPLITS, canonical_split
 from longshot.data.taxonomy import Taxonomy
 
@@ -382,3 +380,19 @@ def read_attributes(data: bytes, keys: pa.Array, where: str) -> pa.Table:
     return pa.table(
         {name: attribute_column(table[name], name, where).take(rows) for name in table.column_names}
     )
+
+
+def save_table(file: Path, table: pa.Table) -> None:
+    """Keep a table, packed, behind a checksum."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    write_sealed(file, memoryview(sink.getvalue()))
+
+
+def load_table(file: Path) -> pa.Table | None:
+    """Load the table that ``save_table`` kept; None when there is none or it is damaged: it can be made again."""
+    content = read_sealed(file)
+    try:
+        return None if content is None else read_parquet(pa.BufferReader(pa.py_buffer(content)))
+    except (pa.ArrowException, OSError):
+        return None

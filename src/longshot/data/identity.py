@@ -41,7 +41,7 @@ from longshot.base import (
     write_sealed,
 )
 from longshot.data.dataset import Dataset, ImageStore, UnpackedStore
-from longshot.data.scan import load_table, save_table
+from longshot.data.file_readers import load_table, save_table
 from longshot.data.stores import ImageError, encoded_of, innermost, prepare_rows, stamps_of
 
 if TYPE_CHECKING:

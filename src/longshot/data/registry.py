@@ -32,10 +32,8 @@ from longshot.base import (
     write_json,
 )
 from longshot.data.dataset import Dataset
-from longshot.data.formats import split_spec
 from longshot.data.identity import HALVES, Digests, digest_words, remembered_images
 from longshot.data.identity import forget as forget_digests
-from longshot.data.scan import scan_file
 from longshot.data.stores import unescape_name
 
 # copies of one dataset that are remembered, the newest first; what is gone leaves first
@@ -253,6 +251,8 @@ def forget(name: str) -> str:
             f"The dataset '{name}' is remembered in a place of the cache that cannot be written",
             "forget it there, or leave that place out of LONGSHOT_CACHE",
         )
+    from longshot.data.scan import scan_file  # a toybox and a URL do without
+
     for kind in ("scan", "check", "index"):
         scan_file(source, kind).unlink(missing_ok=True)
     forget_digests(source)
@@ -277,10 +277,13 @@ def is_there(source: str) -> bool:
 
     What was fetched once is not fetched again by surprise.
     """
+    if source == "toybox":
+        return True
     from longshot.base import is_cached  # with all that fetches, which a path does without
+    from longshot.data.formats import split_spec
 
     locations = [source, *(split_spec(source) or ())[1:]]
-    return source == "toybox" or any(
+    return any(
         is_cached(location) if is_url(location) else Path(unescape_name(location)).exists()
         for location in locations
     )

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.base import (
@@ -28,11 +27,8 @@ from longshot.base import (
     note,
     offsets_of,
     progress,
-    read_parquet,
-    read_sealed,
-    write_sealed,
 )
-from longshot.data.file_readers import reason_of
+from longshot.data.file_readers import load_table, reason_of, save_table
 from longshot.data.stores import HAS_HEIF, HEIF_EXTENSIONS, HEIF_REMEDY, escape_name, is_image_name, open_zip
 
 _IGNORED_FOLDERS = frozenset(("__MACOSX", "__pycache__", "@eaDir", "System Volume Information"))
@@ -116,22 +112,6 @@ def scan_files(source: str, kind: str) -> list[Path]:
 
 def _scan_name(source: str, kind: str) -> str:
     return f"{hash_text(source)[:32]}.{kind}"
-
-
-def save_table(file: Path, table: pa.Table) -> None:
-    """Keep a table, packed, behind a checksum."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    write_sealed(file, memoryview(sink.getvalue()))
-
-
-def load_table(file: Path) -> pa.Table | None:
-    """Load the table that ``save_table`` kept; None when there is none or it is damaged: it can be made again."""
-    content = read_sealed(file)
-    try:
-        return None if content is None else read_parquet(pa.BufferReader(pa.py_buffer(content)))
-    except (pa.ArrowException, OSError):
-        return None
 
 
 def _cached(source: str, scan: Callable[[], Scan], refresh: bool) -> Scan:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from longshot.base import Floats, Ints, TaskRows, UserError, note, pick_device, used_rows
+from longshot.base import Floats, Ints, TaskRows, UserError, note, pick_device, usable_cores, used_rows
 from longshot.evaluation.compute import ImageSource, Work
 from longshot.evaluation.dispatch import validation_split
 from longshot.evaluation.run_inputs import (
@@ -69,7 +68,7 @@ class EvaluationPlan:
         self.seed = seed
         if workers is not None and workers < 1:
             raise UserError(f"{workers} workers were asked for and at least 1 is needed", "raise {workers}")
-        self.workers = workers or _cores()
+        self.workers = workers or usable_cores()
         self.opened = open_backbones(backbones, device)
         testbeds_by_name = open_testbeds(testbeds)
         for name, bed in testbeds_by_name.items():
@@ -307,11 +306,6 @@ def _keep_names(networks: list[dict[str, Any]], recorded: list[dict[str, Any]]) 
     names = {facts.get("identity"): facts["backbone"] for facts in recorded}
     for facts in networks:
         facts["backbone"] = names.get(facts["identity"], facts["backbone"])
-
-
-def _cores() -> int:
-    """Count the cores this process may use, which a container or a scheduler may have limited."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _coarsity(testbed: Testbed) -> Floats | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from markupsafe import Markup
 
-from longshot.base import UserError
+from longshot.base import UserError, in_bytes
 from longshot.explorer import listing
 from longshot.explorer.caches import CachedTestbed, TestbedCache
 from longshot.explorer.exports import table_links
@@ -178,7 +178,7 @@ class Site:
     def templates(self) -> Environment:
         """Load the templates of pages that are served, above those of pages that are written."""
         templates = frame.environment(TEMPLATES)
-        templates.filters.update(show=listing.cell_text, ago=ago, bytes=human_bytes, name=breakable)
+        templates.filters.update(show=listing.cell_text, ago=ago, bytes=in_bytes, name=breakable)
         templates.globals.update(
             style_url=self.asset_url("explorer.css"), script_url=self.asset_url("explorer.js")
         )
@@ -288,15 +288,3 @@ def ago(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds // unit:,.0f} {'days' if unit == 86400 else 'h' if unit == 3600 else 'min'} ago"
     return f"{max(0.0, seconds):.0f} s ago"
-
-
-def human_bytes(number: float) -> str:
-    """Write a size in words.
-
-    >>> human_bytes(1_500_000)
-    '1.5 MB'
-    """
-    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number:.0f} bytes"

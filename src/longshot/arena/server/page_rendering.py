@@ -38,9 +38,9 @@ from longshot.arena.server.endpoint import (
     status_of,
 )
 from longshot.arena.server.server_context import ServerContext
-from longshot.base import UserError, read_record
+from longshot.base import UserError, in_bytes, read_record
 from longshot.explorer import TEMPLATES as EXPLORER_TEMPLATES
-from longshot.explorer import ago, human_bytes, without_unseen
+from longshot.explorer import ago, without_unseen
 from longshot.reports import frame
 from longshot.statistics import plus_minus
 
@@ -360,7 +360,7 @@ def _asset_url(name: str) -> str:
 @cache
 def _templates() -> Environment:
     templates = frame.environment(TEMPLATES)
-    templates.filters.update(bytes=human_bytes, ago=ago, moment=moment, signed=_interval, markdown=markdown)
+    templates.filters.update(bytes=in_bytes, ago=ago, moment=moment, signed=_interval, markdown=markdown)
     templates.globals.update(
         style_url=_asset_url("competition.css"), script_url=_asset_url("competition.js"), shell=shell
     )

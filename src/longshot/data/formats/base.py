@@ -31,8 +31,15 @@ from longshot.base import (
     offsets_of,
 )
 from longshot.data.dataset import SPLITS, Dataset, ImageStore, canonical_split
-from longshot.data.file_readers import explain_refusal, need_stamp, read_object, refuse_repeated
-from longshot.data.scan import load_table, look_folder, save_table, scan_file, scan_files
+from longshot.data.file_readers import (
+    explain_refusal,
+    load_table,
+    need_stamp,
+    read_object,
+    refuse_repeated,
+    save_table,
+)
+from longshot.data.scan import look_folder, scan_file, scan_files
 from longshot.data.stores import (
     FileStore,
     ImageError,

@@ -25,6 +25,7 @@ from longshot.base import (
     explain_disk_errors,
     file_lock,
     first,
+    in_bytes,
     nearest_name,
     note,
     read_record,
@@ -33,7 +34,7 @@ from longshot.base import (
 from longshot.data import registry
 from longshot.data.catalogue import add_dataset
 from longshot.data.dataset import Dataset
-from longshot.data.get.transfer import in_bytes, nearest_folder, need_space
+from longshot.data.get.transfer import nearest_folder, need_space
 from longshot.data.stores import is_image_name
 
 DOWNLOADS = ".downloads"  # hidden, so that no reader takes it for a class

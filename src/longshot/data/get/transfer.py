@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from longshot.base import Progress, UserError, explain_disk_errors, hash_file, note, write_json
+from longshot.base import Progress, UserError, explain_disk_errors, hash_file, in_bytes, note, write_json
 
 if TYPE_CHECKING:
     from longshot.data.get.sources import RemoteFile
@@ -135,18 +135,6 @@ def need_space(folder: Path, needed: int, purpose: str) -> None:
 def nearest_folder(folder: Path) -> Path:
     """Return the folder itself, or the nearest above it that is there."""
     return next(path for path in (folder, *folder.parents) if path.is_dir())
-
-
-def in_bytes(number: int) -> str:
-    """Word a size for people.
-
-    >>> in_bytes(15_927_098), in_bytes(512), in_bytes(39_095_590_629)
-    ('15.9 MB', '512 bytes', '39.1 GB')
-    """
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number:,} bytes"
 
 
 def _appended(path: Path) -> IO[bytes]:

@@ -44,6 +44,7 @@ from longshot.base import (
     note,
     progress,
     read_parquet,
+    usable_cores,
     write_json,
 )
 from longshot.data.dataset import Dataset
@@ -371,11 +372,6 @@ def _share_out(folder: Path, shares: Sequence[Sequence[int]], bar: Progress) -> 
         codes = [process.wait() for process in processes]
     if any(codes):
         raise RuntimeError(f"drawing toybox failed: its processes ended with codes {codes}")
-
-
-def usable_cores() -> int:
-    """Count the cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def draw_share() -> None:
