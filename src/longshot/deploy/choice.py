@@ -226,5 +226,9 @@ class Choice:
     def _pictures(self, rows: Sequence[int]) -> list[dict[str, str]]:
         data = self.dataset
         return [
-            {"source": thumbnail(data.image(row), SIDE), "key": str(data.keys[row].as_py())} for row in rows
+            {
+                "source": thumbnail(data.image(row), SIDE),
+                "key": str(data.keys[row].as_py()).rpartition("/")[2],
+            }
+            for row in rows
         ]

@@ -134,7 +134,7 @@ def card_page(model: Classifier) -> str:
     names = dict(zip(model.classes, class_names(model.classes), strict=True))
     pictures: dict[str, list[dict[str, str]]] = {class_id: [] for class_id in model.classes}
     for each in model.references[:_PICTURED]:
-        pictures[each.class_id].append({"source": each.thumbnail, "key": each.key})
+        pictures[each.class_id].append({"source": each.thumbnail, "key": each.key.rpartition("/")[2]})
     groups = [{"heading": names[each], "pictures": own} for each, own in pictures.items() if own]
     more = len(model.references) - _PICTURED
     title = "References" if more <= 0 else f"The first {_PICTURED:,} of {len(model.references):,} references"
