@@ -278,6 +278,9 @@ def test_a_model_is_checked_itself(world: Path, tmp_path: Path, run_cli: Run) ->
     data, digests = longshot.open_dataset(world / "photos"), Classifier.open(world / "model").seen
     seen = {path for path in data.keys.to_pylist() if sha256_of(world / "photos" / path) in digests}
     assert len(digests) == len(seen) and len(data) / 2 < len(seen) < len(data)
+    card = Classifier.open(world / "model").facts.card  # few are left, so references serve too
+    assert card.photos == len(data) - len(seen) + 15 and "left out in 4 parts" in card.evidence
+    assert [rate for rate, _ in card.accepted][:2] == [0.05, 0.01] and card.fair_ece is not None
     answers = longshot.predict(world / "model", data).rows()
     right = [
         row["nearest_class"] == row["photo"].partition("/")[0] for row in answers if row["photo"] not in seen

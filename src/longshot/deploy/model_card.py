@@ -52,7 +52,7 @@ def facts_of(model: Classifier) -> list[tuple[str, str]]:
         ("method", f"{facts.method}{closed}"),
     ]
     if card.accuracy is None or card.false_accepts is None:
-        lines.append(("measured", f"nothing: {count(card.photos, 'photo')}, {card.evidence}"))
+        lines.append(("measured", f"nothing: {count(card.photos, 'photo')} to measure on, which is too few"))
     else:
         other = "".join(
             f"; {percent(accepted.mean, 0)} % if {percent(rate, 0)} % of others may be"

@@ -58,7 +58,8 @@ class ShippedNetwork:
         parts: list[NDArray[np.float32]] = []
         bad: dict[int, str] = {}
         with progress("photos", len(photos), "photos") as bar, ThreadPoolExecutor(threads) as pool:
-            answers: Iterator[tuple[NDArray[np.float32] | None, list[str]]] = pool.map(compute, blocks)
+            spread = pool.map if len(blocks) > 1 else map  # a thread costs a single photo too much
+            answers: Iterator[tuple[NDArray[np.float32] | None, list[str]]] = spread(compute, blocks)
             for number, (values, reasons) in enumerate(answers):
                 bad |= {BLOCK * number + at: reason for at, reason in enumerate(reasons) if reason}
                 parts += [] if values is None else [values]
