@@ -153,6 +153,8 @@ def test_folders_of_one_or_two_photos_a_class_are_answered(photos: int, tmp_path
     else:
         chosen = longshot.choose(tmp_path / "few", shot=1, backbones="pixels", judge="pixels", draws=2)
         assert len(chosen.rows) == len(chosen.seen) == 3
+        more = longshot.choose(tmp_path / "few", photos=6, backbones="pixels", judge="pixels", draws=2)
+        assert "3 in place of 6: half of its photos is the most that a class gives" in more.left_out
 
 
 def test_a_class_of_nothing_but_copies_stays_among_those_that_are_chosen_from() -> None:

@@ -151,7 +151,7 @@ def choose(
         np.flatnonzero(pool),
         [each.certified(name, name in choosers) for name, each in asked.items()],
         _classes(data, rows, asked[certifier], units_of(looks[certifier]), seed),
-        _left_out(suspected, later, numbers, shot if photos is None else 1),
+        _left_out(suspected, later, numbers, shot if photos is None else 1, photos or 0),
     )
     if out is not None:
         choice.save(out, force=force)
@@ -300,7 +300,7 @@ def _shortfall(right: Bools, members: Bools) -> float:
     return float(right[~members].mean() - right[members].mean())
 
 
-def _left_out(suspected: Bools, later: Bools, numbers: Ints, shot: int) -> tuple[str, ...]:
+def _left_out(suspected: Bools, later: Bools, numbers: Ints, shot: int, photos: int) -> tuple[str, ...]:
     """Say what could not be a reference."""
     lines = []
     if suspected.any():
@@ -311,4 +311,8 @@ def _left_out(suspected: Bools, later: Bools, numbers: Ints, shot: int) -> tuple
         verb = "has" if short == 1 else "have"
         kept = f"fewer than {shot} photos beside those kept apart: all of these are references"
         lines.append(f"{count(short, 'class', 'classes')} {verb} {kept}")
+    if numbers.sum() < photos:
+        lines.append(
+            f"{numbers.sum():,} in place of {photos:,}: half of its photos is the most that a class gives"
+        )
     return tuple(lines)

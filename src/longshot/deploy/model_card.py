@@ -55,7 +55,7 @@ def facts_of(model: Classifier) -> list[tuple[str, str]]:
         lines.append(("measured", f"nothing: {count(card.photos, 'photo')} to measure on, which is too few"))
     else:
         other = "".join(
-            f"; {percent(accepted.mean, 0)} % if {percent(rate, 0)} % of others may be"
+            f"; {percent(accepted.mean, 0)} % at a false-accept rate of {percent(rate, 0)} %"
             for rate, accepted in card.accepted[1:]
             if rate > facts.false_accept
         )
