@@ -5,6 +5,7 @@ What is expected is computed here with pyarrow, NumPy and SciPy alone, and share
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -348,6 +349,48 @@ def test_files_of_tables_have_what_pages_show(world: Path, explorer: Client) -> 
             number = next(name for name in record if f"{name} ±" in record)
             assert 100 * record[number] == pytest.approx(own.mean)
             assert 100 * record[f"{number} ±"] == pytest.approx(own.half)
+
+
+def test_a_studys_page(photos: Path, tmp_path: Path) -> None:
+    """The page, the Markdown and the CSV of a study's table have the means of its parts, each in its row."""
+    settings = {
+        "ways": [2, 3],
+        "shots": [1],
+        "tasks": 5,
+        "query": 2,
+        "methods": METHODS[:2],
+        "backbone": "pixels",
+    }
+    study = longshot.run_study(
+        "many-way-small", photos, out=tmp_path / "study", settings=settings, workers=1
+    ).path
+    own: dict[str, dict[str, list[float]]] = {}
+    for path in study.rglob("part-*.parquet"):
+        for line in pq.read_table(path).to_pylist():
+            own.setdefault(line["method"], {}).setdefault(line["testbed"], []).append(line["accuracy"])
+    expected = {}
+    for method, beds in own.items():
+        means = [
+            (np.mean(each), stats.sem(each) * stats.t.ppf(0.975, len(each) - 1)) for each in beds.values()
+        ]
+        expected[method] = sorted(f"{100 * mean:.2f} ± {100 * half:.2f}" for mean, half in means)
+    assert sorted(map(len, expected.values())) == [2, 2]
+
+    text = (study / "report.html").read_text("utf-8")
+    tables = [[[text.strip() for _, text in row] for row in table] for table in Tables(text).tables]
+    (table,) = (table for table in tables if len(table) == 4 and "1-shot top-1" in table[1])
+    assert [text for text in table[0] if text] == ["2-way", "3-way"]  # the groups of columns
+    estimate = re.compile(r"\d+\.\d\d ± \d+\.\d\d")
+    page = {row[0]: estimate.findall(" ".join(" ".join(row).split())) for row in table[2:]}
+    assert {method: sorted(texts) for method, texts in page.items()} == expected
+    printed = (study / "tables" / "many-way.md").read_text("utf-8").partition("**Published")[0]
+    rows = {line.split("|")[1].strip(): line for line in printed.splitlines() if line.startswith("| ")}
+    assert {method: sorted(estimate.findall(rows[method])) for method in expected} == expected
+    with (study / "tables" / "many-way.csv").open(encoding="utf-8") as file:
+        records = list(csv.DictReader(file))
+    for method, beds in own.items():
+        means = sorted(float(record["mean"]) for record in records if record["method"] == method)
+        assert means == pytest.approx(sorted(map(np.mean, beds.values())))
 
 
 @pytest.mark.long

@@ -17,11 +17,14 @@ from longshot.reports import (
     INK,
     SERIES,
     WIDTH,
+    Sheet,
     charts,
     frame,
+    heads,
     new_axes,
     new_figure,
     percent_axis,
+    row,
     shorten,
     to_svg,
 )
@@ -129,6 +132,12 @@ class PagePart:
     legend: Sequence[tuple[int, str]] = ()
     squares: bool = False  # the legend is of areas, not of lines with their markers
     facts: Sequence[Facts] = ()
+
+    @property
+    def sheet(self) -> Sheet:
+        """Return the rows as a table."""
+        body = [row(*map(str, line)) for line in self.rows]
+        return Sheet("", heads(*self.columns), [body], "", self.texts, "metrics headed", self.heading)
 
 
 def run_title(folder: Path) -> str:
