@@ -192,7 +192,8 @@ RECIPES: dict[str, Recipe] = {
         "Tiny-ImageNet-200: 64-pixel photographs, the 50 validation images of each of its 200 classes, which networks "
         "trained on ImageNet have not seen; but they know its classes. Four testbeds are the quarters of uniform tasks "
         "by WordNet's coarsity, from the finest (coarsity-1) to the coarsest; semantic draws fine-grained tasks in "
-        "which all classes appear about equally often. Networks for photographs saw 128 pixels.",
+        "which all classes appear about equally often. Networks for photographs saw 128 pixels; they do not reach the "
+        "ladder's upper step, which is left out. Only equal pictures count as copies.",
         "ImageNet's terms: research and education.",
         "Get Tiny-ImageNet-200 from its makers.",
         _tiny_links,
@@ -207,17 +208,21 @@ RECIPES: dict[str, Recipe] = {
         },
     ),
     "grocery-1": Recipe(
-        "Grocery Store: photographs of 81 fruits, vegetables and packages taken in shops, its test images; classes of "
-        "too few images are left out. Packages differ in print, fruits in little.",
+        "Grocery Store: photographs of fruits, vegetables and packages taken in shops, the test images of 77 of its 81 "
+        "classes; four have too few. Packages differ in print, fruits in little. Twelve images whose labels both "
+        "judges doubt are left out. Look-alike classes with difficult single supports are not hard enough for the "
+        "ladder's lowest step, which is left out.",
         "MIT",
         "Get the Grocery Store dataset from its makers (github.com/marcusklasson/GroceryStoreDataset).",
         _grocery_links,
         settings={"drop_small": True},
     ),
     "fruits-1": Recipe(
-        "Fruits-360: 131 fruits and vegetables on a turntable before white, every eighth photograph of a turn. Two "
-        "shifts: references of one half of the turn, queries of the other. Networks for photographs are close to the "
-        "ceiling.",
+        "Fruits-360: 131 fruits and vegetables, each of them one object on a turntable before white, in forty "
+        "photographs from the first four fifths of its film (most films run on after a whole turn). Two shifts: "
+        "references of the front, queries of the back. It asks whether a known object is recognised from another side, "
+        "not what kind of thing it is. Networks for photographs saw 128 pixels and are near the ceiling, so the ladder "
+        "has its upper step alone.",
         "MIT",
         "Get Fruits-360 from its makers (github.com/Horea94/Fruit-Images-Dataset).",
         _fruits_links,

@@ -1,4 +1,4 @@
-"""A network that nobody trained, the floor of a board: ``random-resnet18=torch:benchmarks/random_network.py:resnet18``."""
+"""A network that nobody trained, the floor of a board: ``torch:benchmarks/random_network.py:resnet18``."""
 
 from __future__ import annotations
 

@@ -19,16 +19,22 @@ from longshot.publish.suite import Suite, open_suite, suite_names
 from longshot.reports import LIGHT, new_axes, new_figure, save_figure
 from longshot.statistics import mean_interval, plus_minus
 
-GROUP = "hard-photos-1"
+GROUP = "hard-pictures-1"
 STEPS = ("easy", "uniform", "alike", "difficult", "both")
+UNTRAINED = ("pixels", "random-resnet18")
 METHOD = "protonet"  # of the figures that compare networks
 
 
 def boards() -> dict[str, tuple[Suite, Leaderboard]]:
-    """Open every suite of the group that has a board."""
+    """Open every suite of the group with its board."""
     suites = [open_suite(name) for name in suite_names(GROUP) or []]
-    opened = {suite.name: (suite, shipped_board(suite)) for suite in suites}
-    return {name: pair for name, pair in opened.items() if pair[1].entries}
+    return {suite.name: (suite, plainly_named(shipped_board(suite))) for suite in suites}
+
+
+def plainly_named(board: Leaderboard) -> Leaderboard:
+    """Call networks that saw another size, on suites of small pictures, by their own names."""
+    entries = (each.model_copy(update={"model": each.model.partition("(size=")[0]}) for each in board.entries)
+    return board.model_copy(update={"entries": tuple(entries)})
 
 
 def judged(entry: Entry, board: Leaderboard) -> bool:
@@ -57,9 +63,10 @@ def draw_falls(opened: dict[str, tuple[Suite, Leaderboard]], out: Path) -> None:
     """Figure 1: accuracy from easy to hard, one panel per suite, a line per network."""
     models = sorted({entry.model for _, board in opened.values() for entry in board.entries})
     print(f"Accuracy with {METHOD}, five photos per class, %: " + ", ".join(STEPS))
-    with new_figure(230, width=180 * len(opened), palette=LIGHT) as figure:
+    across = -(-len(opened) // 2)
+    with new_figure(400, width=180 * across, palette=LIGHT) as figure:
         for number, (name, (_, board)) in enumerate(opened.items()):
-            axes = figure.add_subplot(1, len(opened), number + 1)
+            axes = figure.add_subplot(2, across, number + 1)
             for entry in (each for each in board.entries if each.method == METHOD):
                 beds = [f"{step}-5" for step in STEPS if f"{step}-5" in entry.scores]
                 scores = [entry.scores[bed] for bed in beds]
@@ -73,7 +80,7 @@ def draw_falls(opened: dict[str, tuple[Suite, Leaderboard]], out: Path) -> None:
             axes.set_title(name)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="lower center", ncols=4, fontsize=7)
-        figure.tight_layout(rect=(0, 0.12, 1, 1))
+        figure.tight_layout(rect=(0, 0.07, 1, 1))
         save_figure(figure, out / "lessons-falls.svg")
 
 
@@ -85,7 +92,9 @@ def draw_drops(opened: dict[str, tuple[Suite, Leaderboard]], out: Path) -> None:
     """
     drops: dict[tuple[str, str], dict[str, np.ndarray[Any, Any]]] = {}
     for name, (_, board) in opened.items():
-        for entry in (each for each in board.entries if each.model != "pixels" and not judged(each, board)):
+        for entry in (
+            each for each in board.entries if each.model not in UNTRAINED and not judged(each, board)
+        ):
             fall = np.subtract(entry.scores["difficult-5"].accuracies, entry.scores["uniform-5"].accuracies)
             drops.setdefault((name, entry.model), {})[entry.method] = 100 * fall
     most = max(drops.values(), key=len)

@@ -61,6 +61,11 @@ def test_tasks_are_drawn_and_measured_by_them(dataset: Dataset, tmp_path: Path) 
     assert not {task.classes for task in band} & set(NEAR)
     numbers = [["abcdef".index(name) for name in task.classes] for task in band]
     np.testing.assert_allclose(band.table["coarsity"].to_numpy(), coarsity(matrix(), numbers))
+    for open_band in ("20:", (20, float("inf"))):
+        again = longshot.sample(dataset, distances=file, coarsity=open_band, out=tmp_path / "o.parquet", force=True,
+                                **settings)  # fmt: skip
+        assert min(again.table["coarsity"].to_pylist()) >= 20
+        assert longshot.Testbed.load(tmp_path / "o.parquet").meta["sampler"]["classes"].get("high") is None
 
 
 def test_a_tree_of_them(dataset: Dataset, tmp_path: Path) -> None:

@@ -437,8 +437,16 @@ def _measure(
     """Evaluate, and make an entry of every backbone × method."""
     from longshot.evaluation import EvaluationPlan, evaluate
 
-    plan = EvaluationPlan(suite.testbeds, models, methods, **options, seed=0)
-    plan.settle()
+    try:
+        plan = EvaluationPlan(suite.testbeds, models, methods, **options, seed=0)
+        plan.settle()
+    except UserError as error:
+        if not suite.images or options["datasets"] or images_here(suite, {}):
+            raise
+        raise UserError(
+            f"The images of '{suite.name}' are not here. {suite.images.rstrip('.')}",
+            f"say where they are with {{datasets:{suite.datasets[0]}=PATH}}",
+        ) from error
     speeds = {plan.opened.identities[label]: plan.milliseconds_per_image(label) for label in plan.backbones}
     results = evaluate(suite.testbeds, backbones=models, methods=methods, out=folder, **options)
     return run_entries(suite, results, speeds, {method.call for method in plan.methods})

@@ -251,7 +251,8 @@ class CoarsityClasses:
     Parameters
     ----------
     low, high : float
-        The band, 0 ≤ low < high. Coarsity is the mean squared distance between the classes of a task.
+        The band, 0 ≤ low < high; without an end where ``high`` is None. Coarsity is the mean squared distance
+        between the classes of a task.
     distance, reduction : str
         Distance between classes, and which paths of the taxonomy count; see ``class_distances``.
 
@@ -264,16 +265,22 @@ class CoarsityClasses:
     """
 
     low: float = 0.0
-    high: float = np.inf
+    high: float | None = None
     distance: str = "jiang-conrath"
     reduction: str | None = None
     name: ClassVar[str] = "coarsity-band"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.low < self.high:
+        if self.high is not None and math.isinf(self.high):
+            object.__setattr__(self, "high", None)  # what files can hold
+        if not 0 <= self.low < self._end:
             raise UserError(
-                f"The coarsity band {self.low:g}:{self.high:g} is empty; give two numbers LO:HI, 0 ≤ LO < HI."
+                f"The coarsity band {self.low:g}:{self._end:g} is empty; give two numbers LO:HI, 0 ≤ LO < HI."
             )
+
+    @property
+    def _end(self) -> float:
+        return math.inf if self.high is None else self.high
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
         """Draw the class numbers of each task, sorted within a task."""
@@ -287,7 +294,7 @@ class CoarsityClasses:
             proposals = draw_semantic(distances, ways[missing], rng, alpha=alpha, beta=0.0)
             measured = coarsity(distances, proposals)
             least, most = min(least, measured.min()), max(most, measured.max())
-            inside = (measured >= self.low) & (measured <= self.high)
+            inside = (measured >= self.low) & (measured <= self._end)
             accepted.update({int(missing[i]): proposals.row(int(i)) for i in np.flatnonzero(inside)})
             missing = missing[~inside]
             if not len(missing):
@@ -295,7 +302,7 @@ class CoarsityClasses:
                 return rows.with_values(pool.classes[rows.values])
         raise UserError(
             f"Only {len(accepted):,} of {len(streams):,} tasks of '{pool.dataset.name}' got a coarsity between "
-            f"{self.low:g} and {self.high:g}: those proposed range from {least:.1f} to {most:.1f}",
+            f"{self.low:g} and {self._end:g}: those proposed range from {least:.1f} to {most:.1f}",
             "choose {coarsity} within that",
         )
 
