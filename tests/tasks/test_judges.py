@@ -26,9 +26,12 @@ from longshot.tasks import (
     judges_of,
     recorded_drops,
     say_drops,
+    say_others,
+    say_target,
     split_method,
 )
 from longshot.tasks.judges import NetworkMark
+from longshot.tasks.measures import NetworkDrop
 
 SHAPE = {"tasks": 40, "way": 4, "shot": 3, "query": 5}
 World = tuple[Dataset, dict[str, Features]]
@@ -94,7 +97,7 @@ def test_the_page_shows_judges_beside_networks_that_took_no_part(world: World) -
     read = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     for record in records:
         assert " ".join(record.texts()) in read
-    assert "Nobody was held out" not in page
+    assert "Nobody was held out" not in page and "Networks that took no part meet" in page
     assert "Nobody was held out" in render_testbed(draw(world, "a", ""), name="hard", pictures=0)
     assert "For the judges" not in render_testbed(
         longshot.sample(world[0], **SHAPE), name="plain", pictures=0
@@ -107,6 +110,31 @@ def test_each_judge_has_its_own_columns(world: World) -> None:
         each = [bed.table[f"accuracy_judge_{number}_{when}"].to_numpy() for number in (1, 2)]
         np.testing.assert_allclose(np.mean(each, axis=0), bed.table[f"accuracy_{when}"].to_numpy(), atol=1e-6)
     assert "nobody was held out" in say_drops(bed.meta["sampler"], ["photos"])[-1]
+    assert "a ResNet-50 met 39 to 76 %" in say_drops(bed.meta["sampler"], ["photos"])[-1]
+
+
+def network(part: str, name: str, uniform: float, chosen: float) -> NetworkDrop:
+    shares = {"uniform": uniform, "chosen": chosen, "drop": uniform - chosen}
+    numbers = {key: {"mean": value, "half": 0.01} for key, value in shares.items()}
+    return NetworkDrop(part=part, backbone=name, method="protonet", **numbers)
+
+
+def test_a_further_network_is_predicted_by_how_far_networks_lie_apart() -> None:
+    judge = network("judge", "a", 0.9, 0.5)
+    lines = say_others(
+        [judge, *(network("held out", n, 0.8, c) for n, c in zip("bcd", (0.58, 0.6, 0.62), strict=True))]
+    )
+    # s = 0.02 and t(2) = 4.303: √((4.303 · 0.02)² · 4/3 + 0.01²) = 0.0999
+    assert lines == [
+        "networks that took no part meet 50 % of the judges' drop",
+        "a further network: 60.0 ± 10.0, as 3 networks that did not choose tell",
+        "they differ by 4.0 points, b has 58.0 ± 1.0 and d has 62.0 ± 1.0: their mean is no promise for one",
+    ]
+    agreeing = say_others([judge, network("held out", "b", 0.8, 0.6), network("held out", "c", 0.8, 0.61)])
+    assert len(agreeing) == 2 and "60.5 ± 11.0, as 2" in agreeing[1]  # t(1) = 12.706, s = 0.00707
+    assert "hold out two or more" in say_others([judge, network("held out", "b", 0.8, 0.6)])[-1]
+    far = say_others([judge, network("held out", "b", 0.8, 0.5), network("held out", "c", 0.8, 0.9)])
+    assert "70.0 ± 70.0" in far[1]  # no accuracy lies further
 
 
 @pytest.mark.parametrize("kind", ["easy", "greedy", "filtered"])
@@ -273,6 +301,11 @@ def test_a_target_is_met_by_a_network_that_neither_chose_nor_calibrated(world: W
     assert facts["certified"]["mean"] == pytest.approx(target, abs=0.1)  # d is a better network than c
     assert facts["certified"]["low"] < facts["certified"]["mean"] < facts["certified"]["high"]
     assert [drop["part"] for drop in bed.meta["sampler"]["drops"]] == ["judge", "calibrating", "held out"]
+    *_, calibrating, held_out = bed.meta["sampler"]["drops"]
+    middle = (calibrating["chosen"]["mean"] + held_out["chosen"]["mean"]) / 2
+    assert facts["further"]["mean"] == pytest.approx(middle, abs=1e-3) and facts["further"]["half"] > 0
+    off = f"{100 * abs(held_out['chosen']['mean'] - target):.1f} points"
+    assert (off in say_target(bed.meta["sampler"])[0]) == (abs(facts["certified"]["mean"] - target) > 0.02)
 
 
 def test_ingredients_come_in_the_order_they_are_named(world: World) -> None:

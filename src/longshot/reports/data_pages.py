@@ -28,6 +28,7 @@ from longshot.tasks import (
     is_network_column,
     recorded_drops,
     sampler_settings,
+    say_others,
 )
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _drops(testbed: Testbed, facts: Mapping[str, Any]) -> Section | None:
     recorded = recorded_drops(facts["sampler"])
     names = [*testbed.datasets, *[""] * len(recorded)]
     draws = [
-        (dataset, make_sheet(_DROPS, drops, aria="Drops of judges and held-out networks"))
+        (dataset, make_sheet(_DROPS, drops, aria="Drops of judges and held-out networks"), say_others(drops))
         for dataset, drops in zip(names, recorded, strict=False)
         if drops
     ]

@@ -68,6 +68,7 @@ from .measures import attribute_shares as attribute_shares  # share of each valu
 from .measures import is_network_column as is_network_column  # tell whether a measured column belongs to one network
 from .measures import recorded_drops as recorded_drops  # drops that a testbed records
 from .measures import say_drops as say_drops  # drops as lines of a table
+from .measures import say_others as say_others  # what a network that took no part meets
 from .measures import say_suspects as say_suspects  # the sentence on suspected images
 from .measures import Share as Share  # a mean accuracy or a difference, with half its interval
 from .dial import say_target as say_target  # Say what a dial was set to and what it met

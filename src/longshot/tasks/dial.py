@@ -29,11 +29,13 @@ from longshot.tasks.content import names_only, used_keys
 from longshot.tasks.judges import (
     Judge,
     TaskScorer,
+    as_list,
     check_different,
     embedded_judges,
     measure_drops,
     named_networks,
 )
+from longshot.tasks.measures import NetworkDrop, predict_network, rounded
 from longshot.tasks.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -64,12 +66,8 @@ class Panel(NamedTuple):
 def check_target(settings: Mapping[str, Any], choices: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the ingredients in their order; UserError for a target or a choice that the dial cannot follow."""
     target, ingredients = settings["target_accuracy"], settings.get("ingredients") or INGREDIENTS
-    names = tuple(
-        name.strip()
-        for part in ([ingredients] if isinstance(ingredients, str) else ingredients)
-        for name in part.split(",")
-        if name.strip()
-    )
+    listed = ingredients if isinstance(ingredients, str) else ",".join(ingredients)
+    names = tuple(name.strip() for name in listed.split(",") if name.strip())
     if not 0 < target < 1:
         raise UserError(
             f"{{target_accuracy:{target}}} is no accuracy", "give a share between 0 and 1, such as 0.55"
@@ -82,13 +80,8 @@ def check_target(settings: Mapping[str, Any], choices: Mapping[str, Any]) -> tup
             )
     if settings.get("difficulty") is not None:
         raise UserError("{target_accuracy} finds the difficulty that {difficulty} sets", "leave one out")
-    usual = {
-        "shape": "fixed",
-        "instances": "uniform",
-        **({"classes": "uniform"} if "classes" in names else {}),
-    }
-    for choice, word in usual.items():
-        if choices[choice] != word:
+    for choice, word in {"shape": "fixed", "instances": "uniform", "classes": "uniform"}.items():
+        if choices[choice] != word and (choice != "classes" or choice in names):
             remaining = ",".join(name for name in names if name != "classes")
             remedy = (
                 f"leave it out, or {{ingredients:{remaining}}}" if choice == "classes" else "leave it out"
@@ -136,7 +129,7 @@ def choose_panel(settings: Mapping[str, Any]) -> Panel:
     named = {part: named_networks(settings.get(part)) for part in ("judge", "calibrate", "held_out")}
     taken = {str(network) for networks in named.values() for network, _ in networks}
     spare = [name for name in default_networks() if name not in taken and name != "pixels"]
-    chosen = {part: _written(settings.get(part)) for part in named}
+    chosen = {part: as_list(settings.get(part)) for part in named}
     if settings.get("features") is None and not chosen["judge"]:
         chosen["judge"] = [spare.pop(0) if spare else "pixels"]
     if not chosen["held_out"] and len(spare) > 1:
@@ -202,11 +195,12 @@ def reach_target(
     measuring = calibrate or judges
 
     def draw(step: Step, number: int, own_seed: int) -> Testbed:
-        judged = {"alike", "difficult", "easy"} & {*map(str, step.words.values())}
-        searched = {"difficult", "easy"} & {*map(str, step.words.values())}
-        words = {**step.words, **({"judge": list(panel.judges)} if judged else {})}
-        words |= {"fresh_queries": True, **_search_settings(settings)} if searched else {}
-        return sampled({"suspects": list(panel.judges), **words}, number, own_seed)
+        words = {"suspects": list(panel.judges), **step.words}
+        if "classes" in words or "instances" in words:
+            words["judge"] = list(panel.judges)
+        if "instances" in words:
+            words |= {"fresh_queries": True, **_search_settings(settings)}
+        return sampled(words, number, own_seed)
 
     def accuracy(testbed: Testbed, networks: Sequence[Judge]) -> Floats:
         """Return the mean accuracy of some networks on each task."""
@@ -268,21 +262,15 @@ def reach_target(
         for drop in measure_drops(part, members, uniform, final, score, device)  # type: ignore[arg-type]
     ]
     certified = mean_interval(accuracy(joined, held_out)) if held_out else None
+    free = [NetworkDrop(**drop) for drop in drops if drop["part"] != "judge"]
     facts = {
         "accuracy": target,
         "with": list(names),
-        "steps": [
-            [steps[each].name, round(reached[each], 4)] for each in sorted(reached)
-        ],  # the path's order
+        "steps": [[steps[each].name, rounded(at(each))] for each in sorted(reached)],  # in the path's order
         "between": [steps[number].name, steps[number + 1].name],
         "harder": round(share, 4),
-        "certified": None
-        if certified is None
-        else {
-            "mean": round(certified.mean, 4),
-            "low": _rounded(certified.low),
-            "high": _rounded(certified.high),
-        },
+        "certified": certified and {end: rounded(getattr(certified, end)) for end in ("mean", "low", "high")},
+        "further": {name: rounded(value) for name, value in predict_network(free)} if len(free) > 1 else None,
     }
     sampler = {**parts[-1].meta["sampler"], "tasks": tasks, "target": facts, "drops": drops}
     return joined.changed(joined.table, sampler=sampler)
@@ -299,6 +287,9 @@ def say_target(sampler: Mapping[str, Any]) -> list[str]:
     met = facts["certified"]
     ends = "" if met is None or met["low"] is None else f" ({met['low']:.3f} to {met['high']:.3f})"
     certified = "nobody was held out" if met is None else f"held out {met['mean']:.3f}{ends}"
+    gap = 0.0 if met is None else 100 * (met["mean"] - facts["accuracy"])
+    if abs(gap) > 2:
+        certified += f", {abs(gap):.1f} points {'above' if gap > 0 else 'below'} the target"
     easier, harder = facts["between"]
     share = f"{percent(facts['harder'], 0)} %"
     return [
@@ -360,13 +351,3 @@ def _search_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that say how supports are searched for."""
     names = ("objective", "temperature", "distance_metric", "raw_features", "refine", "greedy", "judging")
     return {name: settings[name] for name in names if settings.get(name) is not None}
-
-
-def _written(networks: Any) -> list[Any]:
-    if networks is None:
-        return []
-    return list(networks) if isinstance(networks, list | tuple) else [networks]
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)

@@ -135,31 +135,25 @@ class JudgedInstances:
         start = replace(start, support=start.support.with_values(before), planned=plan)
         table, objective = join(self._tables(pool), self._objectives(), self.judging)
         selected, counts = self._chosen(table, start, objective, streams, pool)
-        losses, accuracies = {}, {}
-        for when, tasks in (("before", start), ("after", selected)):
-            losses[when], accuracies[when] = measure_each(table, tasks, objective, tasks.support.values)
+        pair = {"before": start, "after": selected}
+        measures = [measure_each(table, tasks, objective, tasks.support.values) for tasks in pair.values()]
+        halves = np.stack([each for _, each in measures], axis=1)  # [J, 2, T] of each judge
         if (
             self.score is not None
         ):  # as held-out networks are measured, so that the numbers of a table compare
-            pair = TaskRows.concat([start, selected])
-            each = [np.split(self._accuracy(judge, pair), 2) for judge in self.panel]
-            accuracies = {
-                when: np.stack([halves[side] for halves in each])
-                for side, when in enumerate(("before", "after"))
-            }
+            both_supports = TaskRows.concat([*pair.values()])
+            networks = (*self.panel, *self.held_out)
+            halves = np.stack([self._accuracy(each, both_supports) for each in networks])
+            halves = halves.reshape(len(networks), 2, -1)
         measured: dict[str, NDArray[Any]] = {
-            **{f"loss_{when}": values for when, values in losses.items()},
-            **{f"accuracy_{when}": values.mean(0) for when, values in accuracies.items()},
+            **{f"loss_{when}": loss for when, (loss, _) in zip(pair, measures, strict=True)},
+            **dict(
+                zip([f"accuracy_{when}" for when in pair], halves[: len(self.panel)].mean(0), strict=True)
+            ),
             **counts,
         }
-        for number in range(1, len(self.panel) + 1) if len(self.panel) > 1 else ():
-            for when, values in accuracies.items():
-                measured[f"{JUDGE_COLUMN.format(number)}_{when}"] = values[number - 1]
-        both_supports = TaskRows.concat([start, selected]) if self.held_out else start
-        for number, network in enumerate(self.held_out, 1):
-            uniform, harder = np.split(self._accuracy(network, both_supports), 2)
-            name = HELD_OUT_COLUMN.format(number)
-            measured |= {f"{name}_before": uniform, f"{name}_after": harder}
+        for (*_, name), half in zip(self._columns(), halves, strict=True):
+            measured |= {f"{name}_{when}": values for when, values in zip(pair, half, strict=True)}
         if all(judge.features.hash for judge in self.panel):  # not of a network that is just being trained
             suspects = suspects_of(*(judge.features for judge in self.panel))
             measured["suspects_before"] = suspects.share(getattr(start, self.side))
@@ -173,21 +167,23 @@ class JudgedInstances:
 
     def drops(self, measured: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
         """Return what a testbed records of the networks, from the measured columns [T] of all its tasks."""
-        names = [JUDGE_COLUMN.format(number) for number in range(1, len(self.panel) + 1)]
-        if len(names) == 1:
-            names = ["accuracy"]
-        networks: list[tuple[Part, Judge, str]] = [
-            ("judge", judge, name) for judge, name in zip(self.panel, names, strict=True)
-        ]
-        networks += [
-            ("held out", network, HELD_OUT_COLUMN.format(number))
-            for number, network in enumerate(self.held_out, 1)
-        ]
         return [
             paired_drop(
                 part, network, *(measured[f"{name}_{when}"].astype(float) for when in ("before", "after"))
             )
-            for part, network, name in networks
+            for part, network, name in self._columns()
+        ]
+
+    def _columns(self) -> list[tuple[Part, Judge, str]]:
+        """Return what every network took part as, and the name of its columns."""
+        parts: list[tuple[Part, str, Sequence[Judge]]] = [
+            ("judge", JUDGE_COLUMN if len(self.panel) > 1 else "accuracy", self.panel),
+            ("held out", HELD_OUT_COLUMN, self.held_out),
+        ]
+        return [
+            (part, network, name.format(number))
+            for part, name, networks in parts
+            for number, network in enumerate(networks, 1)
         ]
 
     def _accuracy(self, network: Judge, rows: TaskRows) -> Floats:

@@ -93,13 +93,17 @@ def split_method(text: str) -> tuple[str, str | None]:
     return match["backbone"], match["method"]
 
 
-def named_networks(networks: BackboneLike | Sequence[BackboneLike] | None) -> list[tuple[BackboneLike, str]]:
-    """List one network or several, each with its method: protonet unless another stands behind a colon."""
+def as_list(networks: Any) -> list[Any]:
+    """List one network or several; none for None."""
     if networks is None:
         return []
-    several: list[Any] = list(networks) if isinstance(networks, list | tuple) else [networks]
+    return list(networks) if isinstance(networks, list | tuple) else [networks]
+
+
+def named_networks(networks: BackboneLike | Sequence[BackboneLike] | None) -> list[tuple[BackboneLike, str]]:
+    """List one network or several, each with its method: protonet unless another stands behind a colon."""
     named: list[tuple[BackboneLike, str]] = []
-    for each in several:
+    for each in as_list(networks):
         backbone, method = split_method(str(each)) if isinstance(each, str | Path) else (each, None)
         named.append((backbone, method or PROTONET))
     return named
@@ -156,8 +160,7 @@ def _read_features(file: str | Path, dataset: Dataset, rows: Ints) -> Features:
 
 def as_judges(networks: Features | Judge | Sequence[Features | Judge], owner: str) -> tuple[Judge, ...]:
     """Return features, judges or several of them as judges; UserError for anything else, none, or one twice."""
-    several: list[Any] = list(networks) if isinstance(networks, list | tuple) else [networks]
-    judges = [each if isinstance(each, Judge) else Judge(each) for each in several]
+    judges = [each if isinstance(each, Judge) else Judge(each) for each in as_list(networks)]
     for judge in judges:
         if not hasattr(judge.features, "backbone"):
             raise UserError(
