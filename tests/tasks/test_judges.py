@@ -124,14 +124,14 @@ def test_a_further_network_is_predicted_by_how_far_networks_lie_apart() -> None:
     lines = say_others(
         [judge, *(network("held out", n, 0.8, c) for n, c in zip("bcd", (0.58, 0.6, 0.62), strict=True))]
     )
-    # s = 0.02 and t(2) = 4.303: √((4.303 · 0.02)² · 4/3 + 0.01²) = 0.0999
+    # s² = (0 + 0.02²)/2 and t(4) = 2.776: √((2.776 · 0.01414)² · 4/3 + 0.01²) = 0.0464
     assert lines == [
         "networks that took no part meet 50 % of the judges' drop",
-        "a further network: 60.0 ± 10.0, as 3 networks that did not choose tell",
+        "a further network: 60.0 ± 4.6, as 3 networks that did not choose tell",
         "they differ by 4.0 points, b has 58.0 ± 1.0 and d has 62.0 ± 1.0: their mean is no promise for one",
     ]
     agreeing = say_others([judge, network("held out", "b", 0.8, 0.6), network("held out", "c", 0.8, 0.61)])
-    assert len(agreeing) == 2 and "60.5 ± 11.0, as 2" in agreeing[1]  # t(1) = 12.706, s = 0.00707
+    assert len(agreeing) == 2 and "60.5 ± 2.8, as 2" in agreeing[1]  # t(2) = 4.303, s = 0.005
     assert "hold out two or more" in say_others([judge, network("held out", "b", 0.8, 0.6)])[-1]
     far = say_others([judge, network("held out", "b", 0.8, 0.5), network("held out", "c", 0.8, 0.9)])
     assert "70.0 ± 70.0" in far[1]  # no accuracy lies further

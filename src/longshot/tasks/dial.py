@@ -221,11 +221,8 @@ def reach_target(
             reached[number] = float(accuracy(beds[number], measuring).mean())
         return reached[number]
 
-    def brackets(number: int) -> bool:
-        return at(number) >= target >= at(number + 1)
-
     order = range(start - 1, -1, -1) if at(start) < target else range(start, len(steps) - 1)
-    number = next((each for each in order if brackets(each)), None)
+    number = next((each for each in order if at(each) >= target >= at(each + 1)), None)
     if number is None:
         every = [at(each) for each in range(len(steps))]
         raise UserError(
@@ -242,9 +239,8 @@ def reach_target(
         if count
     ]
     places = np.random.default_rng([seed, tasks]).permutation(tasks)
-    columns = [
-        name for name in parts[0].table.column_names if all(name in part.table.column_names for part in parts)
-    ]
+    first, last = (part.table.column_names for part in (parts[0], parts[-1]))
+    columns = [name for name in first if name in last]
     table = pa.concat_tables([part.table.select(columns) for part in parts]).take(pa.array(places))
     table = table.set_column(table.column_names.index("task"), "task", pa.array(np.arange(tasks)))
     table = table.append_column("harder", pa.array((places >= tasks - harder).astype(np.int8)))
