@@ -283,9 +283,9 @@ def say_target(sampler: Mapping[str, Any]) -> list[str]:
     met = facts["certified"]
     ends = "" if met is None or met["low"] is None else f" ({met['low']:.3f} to {met['high']:.3f})"
     certified = "nobody was held out" if met is None else f"held out {met['mean']:.3f}{ends}"
-    gap = 0.0 if met is None else 100 * (met["mean"] - facts["accuracy"])
-    if abs(gap) > 2:
-        certified += f", {abs(gap):.1f} points {'above' if gap > 0 else 'below'} the target"
+    gap = 0.0 if met is None else met["mean"] - facts["accuracy"]
+    if abs(gap) > 0.02:
+        certified += f", {percent(abs(gap))} points {'above' if gap > 0 else 'below'} the target"
     easier, harder = facts["between"]
     share = f"{percent(facts['harder'], 0)} %"
     return [

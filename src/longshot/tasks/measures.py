@@ -271,7 +271,7 @@ def say_others(drops: Sequence[NetworkDrop]) -> list[str]:
     lines = []
     searched, met = (float(np.mean([drop.drop.mean for drop in part])) for part in (judges, free))
     if searched > 0.005:
-        lines.append(f"networks that took no part meet {100 * met / searched:.0f} % of the judges' drop")
+        lines.append(f"networks that took no part meet {percent(met / searched, 0)} % of the judges' drop")
     if len(free) == 1:
         return [*lines, "a further network may lie elsewhere: hold out two or more to learn how far"]
     predicted = predict_network(free).text()
@@ -280,7 +280,7 @@ def say_others(drops: Sequence[NetworkDrop]) -> list[str]:
     apart = high.chosen.mean - low.chosen.mean
     if apart > _AGREE:
         ends = " and ".join(f"{drop.name} has {drop.chosen.text()}" for drop in (low, high))
-        lines.append(f"they differ by {100 * apart:.1f} points, {ends}: their mean is no promise for one")
+        lines.append(f"they differ by {percent(apart)} points, {ends}: their mean is no promise for one")
     return lines
 
 
