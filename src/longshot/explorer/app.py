@@ -22,6 +22,7 @@ from starlette.routing import Route
 from longshot.base import UserError
 from longshot.explorer import downloads
 from longshot.explorer.board_views import shipped_board_page, shipped_boards, suite_board
+from longshot.explorer.caches import giving_back_memory
 from longshot.explorer.class_views import class_page, run_classes
 from longshot.explorer.compare_views import compare_series
 from longshot.explorer.confusion_views import confusion
@@ -239,7 +240,8 @@ def _page_endpoint(site: Site, make: Callable[[Request], Page | Response]) -> Ca
         try:
             if number:
                 return _table_file(site, make, request, number)
-            shown = make(request)
+            with giving_back_memory():
+                shown = make(request)
         except Instead as instead:
             shown = instead.page
         except (NotThere, UserError) as error:

@@ -6,14 +6,16 @@ A testbed is read and verified once, then opened through memory maps by its cont
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import json
 import shutil
 import tempfile
 import threading
+import time
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +36,20 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+
+_LARGE = 0.1  # seconds of this thread's processor after which there is memory to give back
+
+
+@contextlib.contextmanager
+def giving_back_memory() -> Iterator[None]:
+    """Return what allocators keep of freed memory to the system, after work that was large."""
+    began = time.thread_time()
+    yield
+    if time.thread_time() - began > _LARGE:
+        pa.default_memory_pool().release_unused()
+        with contextlib.suppress(AttributeError, OSError, TypeError):  # only glibc has it
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 class LruCache:

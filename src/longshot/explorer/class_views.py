@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from markupsafe import Markup
 
 from longshot.base import Floats, Ints, count
@@ -34,7 +33,8 @@ _PICTURED = Markup(
 _ROWS = 40  # classes of a page
 _HARDEST = 12  # tasks of a class that are named
 _MISTAKES = 12  # queries of a pair on a page
-_scored, _matrices, _judged = LruCache(8), LruCache(8), LruCache(4)
+_scored, _judged = LruCache(8), LruCache(4)
+_matrices = LruCache(2)  # of 1,000 classes each is up to 32 MB
 
 
 def answered_bed(site: Site, run: Item, query: Any) -> tuple[RunIndex, BedIndex, int, Item, CachedTestbed]:
@@ -57,12 +57,8 @@ def class_scores(index: RunIndex, bed: BedIndex, series: int, cached: CachedTest
     """Return the score of every class, the worst first, as ``compare`` and ``report`` have them."""
 
     def make() -> list[ClassScore]:
-        labels, flat = cached.testbed.column("query_label"), bed.answers(series)
-        assert flat is not None
-        tasks = np.flatnonzero(np.isfinite(bed.accuracies(series)))
-        offsets = np.append(0, np.cumsum(labels.lengths))
-        lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(np.asarray(flat)))
-        return score_classes(cached.testbed, tasks, lists.take(pa.array(tasks)))
+        tasks = bed.finished(series)
+        return score_classes(cached.testbed, tasks, bed.answer_lists(series, tasks))
 
     return _scored.get((index.stamp, bed.hash, series), make)
 

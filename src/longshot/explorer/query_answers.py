@@ -91,14 +91,9 @@ def _per_task(mask: Bools, rows: Ragged) -> Ints:
 
 def confusions(testbed: Testbed, bed: BedIndex, series: int) -> Any:
     """Compute the confusion matrix of a series; None where its answers do not fit the testbed."""
-    flat = bed.answers(series)
-    labels = testbed.column("query_label")
-    if flat is None or len(flat) != len(labels.values):
-        return None
-    tasks = np.flatnonzero(_per_task(np.asarray(flat) >= 0, labels) == labels.lengths)
-    answered = Ragged(np.asarray(flat), labels.offsets).take(tasks)
-    lists = pa.ListArray.from_arrays(pa.array(answered.offsets.astype(np.int32)), pa.array(answered.values))
-    return count_confusions(testbed, tasks, lists)
+    tasks = bed.finished(series)
+    lists = bed.answer_lists(series, tasks)
+    return None if lists is None else count_confusions(testbed, tasks, lists)
 
 
 def confused_queries(

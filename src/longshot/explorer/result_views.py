@@ -108,20 +108,18 @@ def _testbed(site: Site, content_hash: str) -> Any:
 def _cell(bed: BedIndex, position: int) -> Cell | None:
     """Return the tasks of a series that have a result; None where none has."""
     column, table = bed.series[position].column, bed.table
-    rows = np.flatnonzero(np.isfinite(bed.accuracies(position)))
-    if not len(rows):
+    tasks = bed.finished(position)
+    if not len(tasks):
         return None
-    flat, predictions = bed.answers(position), None
-    if flat is not None and "queries" in table.column_names:
-        offsets = np.append(0, np.cumsum(table["queries"].to_numpy()))
-        lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(flat))
-        predictions = lists.take(pa.array(rows))
-    names = table["dataset"].take(pa.array(rows)).to_pylist()
+    if len(tasks) < table.num_rows:  # all of it stays a view of the index: it is held while pages may want it
+        table = table.take(pa.array(tasks))
+    names = table["dataset"].combine_chunks().dictionary_encode()
+    words = names.dictionary.to_pylist()
     return Cell(
-        tasks=rows.astype(np.int64),
-        metrics={name: table[f"{prefix}{column}"].to_numpy()[rows] for name, prefix in PREFIXES.items()},
-        way=table["way"].to_numpy()[rows].astype(np.float64),
-        shot=table["shot"].to_numpy()[rows].astype(np.float64),
-        predictions=predictions,
-        datasets=tuple(names),
+        tasks=tasks,
+        metrics={name: table[f"{prefix}{column}"].to_numpy() for name, prefix in PREFIXES.items()},
+        way=table["way"].to_numpy().astype(np.float64),
+        shot=table["shot"].to_numpy(),
+        predictions=bed.answer_lists(position, tasks),
+        datasets=tuple(words[number] for number in names.indices.to_numpy()),
     )

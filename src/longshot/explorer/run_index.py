@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from longshot.base import Floats, UserError, cache_dir
+from longshot.base import Floats, Ints, UserError, cache_dir
 from longshot.evaluation import part_path
 from longshot.explorer.run_index_build import SeriesColumn, build_beside, open_table
 
@@ -51,6 +51,19 @@ class BedIndex:
                 return None
             self._answers[series] = np.load(path, mmap_mode="r", allow_pickle=False)
         return self._answers[series]
+
+    def answer_lists(self, series: int, tasks: Ints) -> pa.Array | None:
+        """Return the answers to some tasks, a list each: of all tasks a view of the file; None without the testbed."""
+        flat = self.answers(series)
+        if flat is None or "queries" not in self.table.column_names:
+            return None
+        offsets = np.append(0, np.cumsum(self.table["queries"].to_numpy()))
+        lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(np.asarray(flat)))
+        return lists if len(tasks) == len(lists) else lists.take(pa.array(tasks))
+
+    def finished(self, series: int) -> Ints:
+        """List the tasks that have a result of a series."""
+        return np.flatnonzero(np.isfinite(self.accuracies(series)))
 
     @cached_property
     def varied(self) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from longshot.base import UserError
+from longshot.explorer.caches import giving_back_memory
 from longshot.explorer.library import Item
 from longshot.explorer.result_views import indexed_results, tasks_url
 from longshot.explorer.site import NotThere
@@ -81,12 +82,10 @@ class RunScores:
     def _make(self, run: Item) -> None:
         scores: list[BedScore] = []
         try:
-            data, entries = indexed_results(self._site, [run])
-            scores = [
-                score
-                for b in range(len(data.beds))
-                if (score := self._score(run, data, entries, b)) is not None
-            ]
+            with giving_back_memory():
+                data, entries = indexed_results(self._site, [run])
+                made = (self._score(run, data, entries, b) for b in range(len(data.beds)))
+                scores = [score for score in made if score is not None]
         except (NotThere, UserError, OSError, ValueError, KeyError):
             pass  # its page says why it cannot be read
         finally:

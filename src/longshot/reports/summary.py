@@ -97,12 +97,13 @@ def summarise(data: ReportData, pairs: ComparedPairs | None = None, untested: st
     pairs = compare_all(data) if pairs is None else pairs
     for bed in range(len(data.beds)):
         placed = first_place(data, bed, pairs, untested)
+        queries: dict[bytes, ClassIntervals] = {}  # of series with the same tasks
         for series, cell in data.column(bed):
             entries[bed, series] = SeriesEstimate(
                 bed=bed,
                 series=series,
                 accuracy=mean_interval(cell.accuracy),
-                over_classes=_over_classes(data.beds[bed], cell),
+                over_classes=_over_classes(data.beds[bed], cell, queries),
                 std=float(np.std(cell.accuracy, ddof=1)) if len(cell.tasks) > 1 else math.nan,
                 metrics={name: _mean(cell.metrics[name]) for name in COLUMNS},
                 chance=_mean(1 / cell.way),
@@ -111,13 +112,14 @@ def summarise(data: ReportData, pairs: ComparedPairs | None = None, untested: st
     return entries
 
 
-def _over_classes(bed: ReportTestbed, cell: Cell) -> Interval | None:
+def _over_classes(bed: ReportTestbed, cell: Cell, queries: dict[bytes, ClassIntervals]) -> Interval | None:
     """Return the interval that holds for other classes too; None where predictions are not at hand."""
     if cell.predictions is None:
         return None
     try:
-        queries = ClassIntervals(bed.testbed, cell.tasks)
-        return queries.interval(queries.right(cell.predictions))
+        own = queries.get(key := cell.tasks.tobytes()) or ClassIntervals(bed.testbed, cell.tasks)
+        queries[key] = own
+        return own.interval(own.right(cell.predictions))
     except ValueError:  # predictions of other tasks; the section of pictures says so
         return None
 

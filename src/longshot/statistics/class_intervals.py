@@ -16,7 +16,6 @@ from longshot.statistics.intervals import Floats, Interval, checked
 NOTICEABLE = 0.2  # two intervals whose widths differ by more than a fifth tell different stories
 _PRIOR_SCALE = 0.5  # of the prior of the classes' share, in standard errors over tasks; see TaskClasses
 _GRID = 600  # points of the numeric integral: more change a width by less than 1e-5 with up to 1,000 classes
-_BLOCK = 1 << 22  # numbers of a block of the design at a time: bounds memory, changes no result
 
 
 def class_interval(
@@ -188,31 +187,39 @@ class TaskClasses:
         return self._deletion
 
     def _noise(self, deletion: _Deletion) -> float:
-        """Return γ = T · Σ_c κ_c Σ_t L_tc², where Σ_t L_tc x_t is what the jackknife squares, κ_c = (K − 1) / K."""
-        chosen = np.flatnonzero(deletion.usable)
-        group = self.dataset_of_class[chosen]
-        counts = np.bincount(group, minlength=len(self.sizes))
+        """Return γ = T · Σ_c κ_c Σ_t L_tc², where Σ_t L_tc x_t is what the jackknife squares, κ_c = (K − 1) / K.
+
+        With a_c what a class left out adds per weight and ā its mean over the dataset, L_tc is w_t (a_c − ā + u_t) for
+        the classes of the task's dataset, u_t the sum of a over its own classes by their number in the dataset, and
+        w_t a_c less for its own: sums over classes of tasks suffice.
+        """
+        counts = np.bincount(self.dataset_of_class[deletion.usable], minlength=len(self.sizes))
         shares = np.bincount(self.dataset, minlength=len(self.sizes)) / self.count
+        group = self.dataset_of_class
+        own = np.where(deletion.usable, shares[group] / np.where(deletion.usable, deletion.totals, 1), 0.0)
+        mean = np.bincount(group, weights=own, minlength=len(self.sizes)) / np.maximum(counts, 1)
+        beyond = own - mean[group]
+        near = np.bincount(self.task, weights=own[self.member], minlength=self.count)
+        near /= np.maximum(counts, 1)[self.dataset]
+
+        def of_groups(values: Floats) -> Floats:
+            return np.bincount(self.dataset, weights=values, minlength=len(self.sizes))[group]
+
+        def of_classes(values: Floats) -> Floats:
+            """Sum values [M] over the tasks of each class."""
+            return np.bincount(self.member, weights=values, minlength=self.class_count)
+
+        weights, squared = deletion.weights, deletion.weights**2
+        without = (beyond[self.member] + near[self.task]) * weights[self.task]
+        inside = without - own[self.member] * weights[self.task]
+        squares = beyond**2 * of_groups(squared) + 2 * beyond * of_groups(squared * near)
+        squares += of_groups(squared * near**2) + of_classes(inside**2 - without**2)
+        for column in self._columns.T:  # the residuals have no part along the columns
+            along = column * weights
+            less = own * of_classes(along[self.task])
+            squares -= (beyond * of_groups(along) + of_groups(along * near) - less) ** 2
         kappa = ((counts - 1) / np.maximum(counts, 1))[group]
-        projected = np.zeros((self._columns.shape[1], len(chosen)))
-        squares = np.zeros(len(chosen))
-        step = max(1, _BLOCK // max(len(chosen), 1))
-        order = np.argsort(self.task, kind="stable")
-        bounds = np.searchsorted(self.task[order], np.arange(self.count + 1))
-        for start in range(0, self.count, step):
-            rows = slice(start, min(start + step, self.count))
-            inside = order[bounds[rows.start] : bounds[rows.stop]]
-            block = (self.dataset[rows, None] == group) * deletion.weights[rows, None]
-            has = np.zeros((len(block), self.class_count), bool)
-            has[self.task[inside] - start, self.member[inside]] = True
-            block = np.where(has[:, chosen], 0.0, block) / deletion.totals[chosen] * shares[group]
-            sums = np.zeros((len(block), len(self.sizes)))
-            np.add.at(sums.T, group, block.T)
-            block -= (sums / np.maximum(counts, 1))[:, group]
-            projected += self._columns[rows].T @ block
-            squares += (block**2).sum(axis=0)
-        squares -= (projected**2).sum(axis=0)  # the residuals have no part along the columns
-        return float(self.count * (kappa * squares).sum())
+        return float(self.count * (kappa * squares)[deletion.usable].sum())
 
     def _jackknife(self, residuals: Floats, deletion: _Deletion) -> tuple[float, int]:
         """Return V_J of the residuals [T], and its degrees of freedom."""
@@ -238,19 +245,15 @@ class TaskClasses:
         def by_class(columns: Floats) -> Floats:
             """Return Mᵀ x [K, n] for M_tc = 1 / ways where task t has class c."""
             scaled = (columns * part[:, None])[self.task]
-            sums = np.zeros((self.class_count, columns.shape[1]))
-            np.add.at(sums, self.member, scaled)
-            return sums
+            sums = [np.bincount(self.member, own, self.class_count) for own in scaled.T]
+            return np.stack(sums, axis=1)
 
         if self._gram is None:
-            together = np.zeros((self.class_count, self.class_count))
-            for start in range(0, self.count, step := max(1, _BLOCK // max(self.class_count, 1))):
-                inside = (self.task >= start) & (self.task < start + step)
-                block = np.zeros((min(step, self.count - start), self.class_count))
-                block[self.task[inside] - start, self.member[inside]] = part[self.task[inside]]
-                together += block.T @ block
+            from scipy.sparse import csr_array  # a task has few of many classes
+
+            design = csr_array((part[self.task], (self.task, self.member)), (self.count, self.class_count))
             along = by_class(self._columns)
-            self._gram = np.linalg.eigh(together - along @ along.T)
+            self._gram = np.linalg.eigh((design.T @ design).toarray() - along @ along.T)
         scale, directions = self._gram
         real = scale > 1e-9 * max(float(scale[-1]), 1e-12)
         explained = (directions.T @ by_class(residuals[:, None])[:, 0])[real] ** 2 / scale[real]

@@ -36,9 +36,11 @@ class PairCounts:
     ) -> PairCounts:
         """Count how often each (row, column) occurs, or sum its weights."""
         each = np.asarray(rows, np.int64) * size + np.asarray(columns, np.int64)
+        if weights is None:
+            return cls(size, *np.unique(each, return_counts=True))
         position, inverse = np.unique(each, return_inverse=True)
         count = np.zeros(len(position), np.int64)
-        np.add.at(count, inverse, 1 if weights is None else weights)
+        np.add.at(count, inverse, weights)
         return cls(size, position, count)
 
     @property
