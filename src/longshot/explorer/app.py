@@ -23,9 +23,8 @@ from longshot.base import UserError
 from longshot.explorer import downloads
 from longshot.explorer.board_views import shipped_board_page, shipped_boards, suite_board
 from longshot.explorer.caches import giving_back_memory
-from longshot.explorer.class_views import class_page, run_classes
+from longshot.explorer.class_views import class_page, confusion, run_classes
 from longshot.explorer.compare_views import compare_series
-from longshot.explorer.confusion_views import confusion
 from longshot.explorer.dataset_views import (
     dataset_attributes,
     dataset_classes,

@@ -1,4 +1,4 @@
-"""Results class by class: all classes of a run, one class with its images, and two classes side by side in pictures."""
+"""Results class by class: all classes of a run, one with its images, who is taken for whom, and two side by side."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from markupsafe import Markup
 
 from longshot.base import Floats, Ints, count
-from longshot.evaluation import ClassScore, score_classes
+from longshot.evaluation import ClassScore, count_confusions, score_classes
 from longshot.explorer.caches import CachedTestbed, LruCache
 from longshot.explorer.compare_views import Candidate
 from longshot.explorer.dataset_views import page_of, pager_of
 from longshot.explorer.library import Item
 from longshot.explorer.listing import address, page_number
-from longshot.explorer.query_answers import confused_queries, confusions, task_similarity
+from longshot.explorer.query_answers import confused_queries, task_similarity
 from longshot.explorer.run_index import BedIndex, RunIndex
 from longshot.explorer.run_views import bed_links, choose_bed, choose_series, run_frame
 from longshot.explorer.site import NotThere, Page, Site, breakable
@@ -23,13 +23,14 @@ from longshot.explorer.sprites import SHOWN, query_gallery
 from longshot.explorer.svg_plots import Dot, dot_plot
 from longshot.explorer.task_rows import numbered
 from longshot.explorer.testbed_views import dataset_links
-from longshot.reports import Column, Section, Sheet, SheetCell, class_names, make_sheet
-from longshot.statistics import percent, points
+from longshot.reports import Column, Section, Sheet, SheetCell, class_names, make_sheet, top_classes
+from longshot.statistics import Confusion, most_confused, percent, points
 
 _PICTURED = Markup(
     '<span class="named"><a class="tile" href="{1}" style="{0}" tabindex="-1" aria-hidden="true"></a>'
     '<a href="{1}">{2}</a></span>'
 )
+LINK = Markup('<a href="{}">{}</a>')
 _ROWS = 40  # classes of a page
 _HARDEST = 12  # tasks of a class that are named
 _MISTAKES = 12  # queries of a pair on a page
@@ -63,12 +64,14 @@ def class_scores(index: RunIndex, bed: BedIndex, series: int, cached: CachedTest
     return _scored.get((index.stamp, bed.hash, series), make)
 
 
-def confusion_matrix(index: RunIndex, bed: BedIndex, series: int, cached: CachedTestbed) -> Any:
-    """Return who was taken for whom by a series; NotThere where its answers do not fit the testbed."""
-    made = _matrices.get((index.stamp, bed.hash, series), lambda: confusions(cached.testbed, bed, series))
-    if made is None:
-        raise NotThere("The answers of this series do not fit the testbed.")
-    return made
+def confusion_matrix(index: RunIndex, bed: BedIndex, series: int, cached: CachedTestbed) -> Confusion:
+    """Return who was taken for whom by a series."""
+
+    def make() -> Confusion:
+        tasks = bed.finished(series)
+        return count_confusions(cached.testbed, tasks, bed.answer_lists(series, tasks))
+
+    return _matrices.get((index.stamp, bed.hash, series), make)
 
 
 def shown_names(cached: CachedTestbed, classes: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -101,7 +104,8 @@ def run_classes(site: Site, run: Item, query: Any) -> Page:
             return SheetCell("–")
         key = (score.dataset, score.taken_for)
         url = pair_url(run, base, (score.dataset, score.class_id), key)
-        return SheetCell(names.get(key, score.taken_for), link=url)
+        name = names.get(key, score.taken_for)
+        return SheetCell(name, html=LINK.format(url, breakable(name)))
 
     def url(score: ClassScore) -> str:
         return class_url(run, base, (score.dataset, score.class_id))
@@ -292,7 +296,8 @@ def _confused_with(
         return SheetCell(f"{number:,} of {int(matrix.chances[true, other]):,}", value=number, link=url)
 
     def name(n: int) -> SheetCell:
-        return SheetCell(names[matrix.classes[n]], link=class_url(run, base, matrix.classes[n]))
+        each = matrix.classes[n]
+        return SheetCell(names[each], html=LINK.format(class_url(run, base, each), breakable(names[each])))
 
     columns = (
         Column("Class", name),
@@ -454,6 +459,7 @@ def confused_pair(
     context = {
         "mistakes": mistakes,
         "sprite": gallery["sprite"],
+        "right": true == predicted,
         "sides": [(names.get(each, each[1]), class_url(run, base, each)) for each in dict.fromkeys(keys)],
         "back": pair_url(run, base, keys[1], keys[0]) if true != predicted else "",
         **pager_of(link, page, start, len(shown), len(mistaken), "queries"),
@@ -461,3 +467,51 @@ def confused_pair(
     shown_as = [names.get(each, each[1]) for each in keys]
     verb = "taken for" if true != predicted else "recognised as"
     return Section("queries", f"{shown_as[0]}, {verb} {shown_as[1]}", context, "confused_pair")
+
+
+def confusion(site: Site, run: Item, query: Any) -> Page:
+    """Show the heat map of a series, and behind each square its queries in pictures."""
+    index, bed, series, item, cached = answered_bed(site, run, query)
+    matrix = confusion_matrix(index, bed, series, cached)
+    base = [("bed", bed.hash[:10]), ("series", bed.series[series].column)]
+    labels = shown_names(cached, matrix.classes)
+
+    def link(true: tuple[str, str], predicted: tuple[str, str]) -> str:
+        return pair_url(run, base, true, predicted)
+
+    def square(i: int, j: int) -> dict[str, Any]:
+        counted, chances = matrix.counts[i, j], matrix.chances[i, j]
+        rate = counted / chances if chances else None
+        url = link(matrix.classes[i], matrix.classes[j])
+        return {"count": counted, "chances": chances, "rate": rate, "same": i == j, "url": url}
+
+    top = top_classes(matrix)
+    pairs = most_confused(matrix, 8)
+
+    def taken_for(j: int) -> Column:
+        return Column(labels[matrix.classes[j]], lambda i: matrix.counts[i, j], "count", group="taken for")
+
+    counts = [Column("True class", lambda i: labels[matrix.classes[i]]), *map(taken_for, top)]
+    context = {
+        "sheet": make_sheet(counts, top, aria="Confusions"),
+        "heads": [labels[matrix.classes[i]] for i in top],
+        "rows": [(labels[matrix.classes[i]], [square(i, j) for j in top]) for i in top],
+        "classes": len(matrix.classes),
+        "pairs": [
+            {
+                "pair": pair,
+                "first": labels[pair.dataset, pair.first],
+                "second": labels[pair.dataset, pair.second],
+                "forth": link((pair.dataset, pair.first), (pair.dataset, pair.second)),
+                "back": link((pair.dataset, pair.second), (pair.dataset, pair.first)),
+            }
+            for pair in pairs
+        ],
+        "series": series_links(f"{run.url}/confusion", bed, series),
+        "beds": bed_links(f"{run.url}/confusion", index, bed),
+    }
+    sections = []
+    if query.get("true") and query.get("predicted"):
+        sections.append(confused_pair(site, run, item, cached, index, bed, series, query))
+    sections.append(Section("confusion", f"Confusions on {bed.name}", context, "confusion"))
+    return run_frame(site, run, index, "confusion", sections)

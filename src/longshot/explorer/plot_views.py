@@ -54,7 +54,8 @@ def _ladder(site: Site, run: Item, index: RunIndex) -> Section:
             if (b, s) in entries:
                 own, bed = entries[b, s].accuracy, data.beds[b]
                 url = tasks_url(run, index.bed(bed.hash), "")
-                points.append(Step(float(at), own.mean, own.low, own.high, url, bed.name))
+                judge = entries[b, s].mark == "judge"
+                points.append(Step(float(at), own.mean, own.low, own.high, url, bed.name, judge))
                 rows.append((s, bed.name, own, entries[b, s].n))
         if not several:
             cell, item = data.cells[steps[0], s], site.testbed_item(data.beds[steps[0]].hash)
@@ -83,6 +84,7 @@ def _ladder(site: Site, run: Item, index: RunIndex) -> Section:
         "data": make_sheet(columns, rows, aria="The curves"),
         "more": len(series) - len(shown),
         "several": several,
+        "judged": several and any(step.judge for curve in curves for step in curve.steps),
     }
     if not curves:
         return made("ladder", "Accuracy against difficulty", "There are no results yet.")

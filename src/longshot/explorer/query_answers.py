@@ -13,10 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.base import Bools, Floats, Ints, Ragged, UserError, cache_places
-from longshot.evaluation import count_confusions, numbered_classes
+from longshot.evaluation import numbered_classes
 from longshot.explorer.caches import CachedTestbed, LruCache, rows_of
 from longshot.explorer.library import Item
-from longshot.explorer.run_index import BedIndex
 from longshot.explorer.site import Site
 from longshot.explorer.sprites import query_gallery
 from longshot.tasks import Testbed
@@ -87,13 +86,6 @@ def _per_task(mask: Bools, rows: Ragged) -> Ints:
     sums = np.concatenate([[0], np.cumsum(mask)])
     counts: Ints = sums[rows.offsets[1:]] - sums[rows.offsets[:-1]]
     return counts
-
-
-def confusions(testbed: Testbed, bed: BedIndex, series: int) -> Any:
-    """Compute the confusion matrix of a series; None where its answers do not fit the testbed."""
-    tasks = bed.finished(series)
-    lists = bed.answer_lists(series, tasks)
-    return None if lists is None else count_confusions(testbed, tasks, lists)
 
 
 def confused_queries(

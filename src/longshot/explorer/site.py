@@ -215,6 +215,7 @@ class Site:
             number += len(tables)
         text = self.templates.get_template("explorer.html.j2").render(
             title=page.title,
+            heading=breakable(page.title),
             bodies=bodies,
             counts=list(page.counts),
             page=page,

@@ -185,6 +185,7 @@ class Step(NamedTuple):
     high: float | None
     url: str
     name: str
+    judge: bool = False  # whether the network chose the images there: drawn hollow
 
 
 @dataclass(frozen=True)
@@ -231,14 +232,15 @@ def ladder(curves: Sequence[Curve], names: Sequence[str], xlabel: str) -> str:
     for curve in curves:
         line = "L".join(f"{place_x(step.x):.1f} {place_y(step.y):.1f}" for step in curve.steps)
         parts.append(f'<path fill="none" stroke="{curve.colour}" stroke-width="2" d="M{line}"/>')
-        for x, y, low, high, url, name in curve.steps:
+        for x, y, low, high, url, name, judge in curve.steps:
             if low is not None and high is not None:
                 reach = f"M{place_x(x):.1f} {place_y(low):.1f}V{place_y(high):.1f}"
                 parts.append(f'<path fill="none" stroke="{curve.colour}" stroke-width="1.5" d="{reach}"/>')
-            words = f"{curve.label}, {name}: {percent(y)} %"
+            words = f"{curve.label}, {name}: {percent(y)} %{' (judge)' if judge else ''}"
+            fill = "var(--card)" if judge else curve.colour
             dot = (
                 f'<circle cx="{place_x(x):.1f}" cy="{place_y(y):.1f}" r="{5 if names else 3.5}" '
-                f'style="fill:{curve.colour};fill-opacity:1"><title>{escape(words)}</title></circle>'
+                f'style="fill:{fill};stroke:{curve.colour};fill-opacity:1"><title>{escape(words)}</title></circle>'
             )
             parts.append(f'<a href="{escape(url)}" aria-label="{escape(words)}">{dot}</a>' if url else dot)
     return "".join([*parts, "</svg>"])

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 
 CARRIED = ("run", "lead", *CHOSEN_BY, "where", "sort", "view")  # of the list that a task was opened from
-_MEASURED = ("coarsity", "difficulty", "accuracy_before", "accuracy_after")  # that stand above a task
+_MEASURED = {  # what stands above a task, and how it is called there
+    "coarsity": "coarsity",
+    "difficulty": "difficulty",
+    "accuracy_before": "its judge before choosing",
+    "accuracy_after": "after choosing",
+}
 _NEAREST = 3  # supports that are shown with a query
 _MARKED_SERIES = 4  # whose marks stand under each query
 _RUNS = 6  # that are looked at where none is named
@@ -39,6 +44,12 @@ class Answers(Candidate):
 
     predicted: Any  # [Q] positions in the task's classes, −1 where there is none
     accuracy: float
+
+    def agrees(self, other: Answers) -> bool:
+        """Tell whether another run answered the same with the same series."""
+        a, b = self.series, other.series
+        same = (a.method, a.backbone, a.seed) == (b.method, b.backbone, b.seed)
+        return same and np.array_equal(self.predicted, other.predicted)
 
     def scores(self, task: Task) -> Floats | None:
         """Return its scores [Q, way]; None where the run did not keep them."""
@@ -58,7 +69,8 @@ def task_answers(
             return [], [f"There is no run '{run[:60]}' on this testbed (any more)."]
     labels = cached.testbed.column("query_label")
     begin, end = int(labels.offsets[task.index]), int(labels.offsets[task.index + 1])
-    given_answers, problems = [], []
+    given_answers: list[Answers] = []
+    problems = []
     for each in runs[:_RUNS]:
         try:
             bed = site.index(each).bed(content_hash)
@@ -70,9 +82,11 @@ def task_answers(
             if flat is None or len(flat) < end:
                 continue
             predicted = np.array(flat[begin:end], np.int64)
-            if (predicted >= 0).all():
-                right = float(np.mean(predicted == np.asarray(task.query_label)))
-                given_answers.append(Answers(each, bed, position, predicted, right))
+            right = float(np.mean(predicted == np.asarray(task.query_label)))
+            own = Answers(each, bed, position, predicted, right)
+            # Rows that agree in several runs are shown once, as in a report.
+            if (predicted >= 0).all() and not any(map(own.agrees, given_answers)):
+                given_answers.append(own)
     if len(runs) > _RUNS:
         problems.append(f"Shown are the newest {_RUNS} of {len(runs)} runs on this testbed.")
     return given_answers, problems
@@ -113,11 +127,10 @@ def task_frame(site: Site, item: Item, task: Task, query: Any, here: str, sectio
         count(len(task.query), "query", "queries"),
         task.dataset,
     ]
-    measured = {name: task.measured.get(name) for name in _MEASURED}
     facts += [
-        f"{name.replace('_', ' ')} {cell_text(value, name)}"
-        for name, value in measured.items()
-        if isinstance(value, int | float)
+        f"{words} {cell_text(value, name)}"
+        for name, words in _MEASURED.items()
+        if isinstance(value := task.measured.get(name), int | float)
     ]
     facts.append(f"{position:,} of {total:,} in this list" if position else "not in this list")
     crumbs = [("Explorer", "/"), (item.name, item.url), ("tasks", back)]

@@ -168,17 +168,15 @@ def compare_all(data: ReportData) -> ComparedPairs:
     with the best alone: which series is best was seen in the same data. Pairs with fewer than two tasks in
     common are left out.
     """
-    keys: list[tuple[int, int, int]] = []
-    pairs: list[SeriesPair] = []
+    pairs: dict[tuple[int, int, int], SeriesPair] = {}
     for bed in range(len(data.beds)):
         for (a, cell_a), (b, cell_b) in combinations(data.column(bed), 2):
             tasks, rows_a, rows_b = np.intersect1d(cell_a.tasks, cell_b.tasks, return_indices=True)
             if len(tasks) >= 2:
-                keys.append((bed, a, b))
-                pairs.append(
-                    SeriesPair((bed, tasks.tobytes()), cell_a.accuracy[rows_a], cell_b.accuracy[rows_b])
-                )
-    return {key: CorrectedComparison(*tested) for key, tested in zip(keys, compare_pairs(pairs), strict=True)}
+                rows = cell_a.accuracy[rows_a], cell_b.accuracy[rows_b]
+                pairs[bed, a, b] = SeriesPair((bed, tasks.tobytes()), *rows)
+    compared = compare_pairs(list(pairs.values()))
+    return {key: CorrectedComparison(*tested) for key, tested in zip(pairs, compared, strict=True)}
 
 
 def first_place(

@@ -197,17 +197,16 @@ class TaskClasses:
         shares = np.bincount(self.dataset, minlength=len(self.sizes)) / self.count
         group = self.dataset_of_class
         own = np.where(deletion.usable, shares[group] / np.where(deletion.usable, deletion.totals, 1), 0.0)
-        mean = np.bincount(group, weights=own, minlength=len(self.sizes)) / np.maximum(counts, 1)
+        mean = _summed(group, own, len(self.sizes)) / np.maximum(counts, 1)
         beyond = own - mean[group]
-        near = np.bincount(self.task, weights=own[self.member], minlength=self.count)
-        near /= np.maximum(counts, 1)[self.dataset]
+        near = _summed(self.task, own[self.member], self.count) / np.maximum(counts, 1)[self.dataset]
 
         def of_groups(values: Floats) -> Floats:
-            return np.bincount(self.dataset, weights=values, minlength=len(self.sizes))[group]
+            return _summed(self.dataset, values, len(self.sizes))[group]
 
         def of_classes(values: Floats) -> Floats:
             """Sum values [M] over the tasks of each class."""
-            return np.bincount(self.member, weights=values, minlength=self.class_count)
+            return _summed(self.member, values, self.class_count)
 
         weights, squared = deletion.weights, deletion.weights**2
         without = (beyond[self.member] + near[self.task]) * weights[self.task]
@@ -245,8 +244,7 @@ class TaskClasses:
         def by_class(columns: Floats) -> Floats:
             """Return Mᵀ x [K, n] for M_tc = 1 / ways where task t has class c."""
             scaled = (columns * part[:, None])[self.task]
-            sums = [np.bincount(self.member, own, self.class_count) for own in scaled.T]
-            return np.stack(sums, axis=1)
+            return np.stack([_summed(self.member, own, self.class_count) for own in scaled.T], axis=1)
 
         if self._gram is None:
             from scipy.sparse import csr_array  # a task has few of many classes
@@ -329,6 +327,11 @@ def _rank_product(u: tuple[Floats, float], v: tuple[Floats, float]) -> Floats:
 
     product: Floats = u[0] * v[0] + from_here(u[0], v[0]) / u[1] + from_here(v[0], u[0]) / v[1]
     return product
+
+
+def _summed(groups: NDArray[np.int64], values: Floats, count: int) -> Floats:
+    """Return [count] the sum of the values of each group."""
+    return np.bincount(groups, weights=values, minlength=count).astype(np.float64)
 
 
 def _mean_square(residuals: Floats, columns: Floats) -> float:
