@@ -126,18 +126,16 @@ class GroupCard:
             words += f": {', '.join(series.entries)}" if few else f", not {', '.join(series.lacks)}"
         return SheetCell(words, value=len(series.entries))
 
-    @staticmethod
-    def _sizes(series: Sequence[SeriesOverSuites]) -> str:
-        """Name the suites on which networks saw another size than their own."""
-        sizes: dict[str, set[str]] = {}
-        for each in series:
-            for suite, entry in each.entries.items():
-                if entry.model != each.model:
-                    sizes.setdefault(entry.model.removeprefix(each.model), set()).add(suite)
-        return "".join(
-            f" On {', '.join(sorted(suites))} networks that have a size of their own ran with {size[1:-1]}."
-            for size, suites in sizes.items()
-        )
+    def _sizes(self, series: Sequence[SeriesOverSuites]) -> str:
+        """Name the networks that saw another size than their own, suite by suite."""
+        sentences = []
+        for card in self.cards:
+            there = [
+                (each.model, each.entries[card.suite].model) for each in series if card.suite in each.entries
+            ]
+            resized = dict.fromkeys(name for model, name in there if name != model)
+            sentences += [f" On {card.suite} rows show {', '.join(resized)}."] if resized else []
+        return "".join(sentences)
 
     def _over_suites(
         self, unit: Literal["percent", "points"], estimates: _Estimates, series: SeriesOverSuites

@@ -179,9 +179,7 @@ def test_a_network_at_another_size_is_one_series_where_its_own_is_missing() -> N
         ("net", "2 of 2"),
         ("poor", "2 of 2"),
     ]
-    assert "On small-1 networks that have a size of their own ran with size=128." in (
-        GroupCard("all", cards).board_sheet.note
-    )
+    assert "On small-1 rows show net(size=128)." in (GroupCard("all", cards).board_sheet.note)
     both = (cards[0], a_board("small-1", net_128=0.5, net=0.6, poor=0.4))
     assert sorted((row["model"].text, row["suites"].text) for row in rows_of(both)) == [
         ("net", "2 of 2"), ("net(size=128)", "1 of 2, not large-1"), ("poor", "2 of 2"),
