@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from longshot.base import UserError
-from longshot.deploy.choosing import _Asked, _deal
+from longshot.deploy.choosing import _deal, _Outcomes
 from longshot.deploy.choosing_search import Search, groups_of, share_photos, units_of
 from longshot.deploy.heads import Certainty, class_parts, fit_certainty, open_threshold
 from plain_pictures import COLOURS, picture
@@ -81,12 +81,12 @@ def test_random_references_are_compared_as_counted_by_hand() -> None:
     """
     vectors, labels = clouds(2, 6, 1.2, seed=3)
     pool = np.isin(np.arange(12), [0, 1, 6, 7])
-    units, asked = units_of(vectors, pool), _Asked(labels)
-    asked.ask(units, np.array([0, 6]), pool, ~pool, 4_000, 0)
+    units, outcomes = units_of(vectors, pool), _Outcomes(labels)
+    outcomes.ask(units, np.array([0, 6]), pool, ~pool, 4_000, 0)
     own = np.flatnonzero(~pool)
     every = [(units[own] @ units[[a, b]].T).argmax(1) == labels[own] for a, b in product((0, 1), (6, 7))]
-    assert np.abs(asked.random - np.mean(every, 0)).max() < 0.05
-    assert np.array_equal(asked.right, every[0])
+    assert np.abs(outcomes.random - np.mean(every, 0)).max() < 0.05
+    assert np.array_equal(outcomes.right, every[0])
 
 
 @pytest.mark.parametrize(("slope", "bias"), [(1.0, 0.0), (0.6, -0.5)])
@@ -131,10 +131,10 @@ def test_five_references_serve_other_photos_better_than_random_ones() -> None:
     vectors, labels = clouds(10, 40, 1.6)
     odd = np.random.default_rng(1).random(len(labels)) < 0.2
     vectors[odd] *= 3
-    pool, asked = np.arange(len(labels)) % 2 == 0, _Asked(labels)
+    pool, outcomes = np.arange(len(labels)) % 2 == 0, _Outcomes(labels)
     chosen = Search([vectors], labels, pool, pool, 0).choose(np.full(10, 5))
-    asked.ask(units_of(vectors, pool), chosen, pool, ~pool, 200, 0)
-    gain = asked.certified("planted", False).gain
+    outcomes.ask(units_of(vectors, pool), chosen, pool, ~pool, 200, 0)
+    gain = outcomes.certified("planted", False).gain
     assert gain.low is not None and gain.low > 0
 
 

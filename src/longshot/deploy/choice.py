@@ -224,11 +224,6 @@ class Choice:
         )
 
     def _pictures(self, rows: Sequence[int]) -> list[dict[str, str]]:
-        data = self.dataset
-        return [
-            {
-                "source": thumbnail(data.image(row), SIDE),
-                "key": str(data.keys[row].as_py()).rpartition("/")[2],
-            }
-            for row in rows
-        ]
+        sources = [thumbnail(self.dataset.image(row), SIDE) for row in rows]
+        names = [str(self.dataset.keys[row].as_py()).rpartition("/")[2] for row in rows]
+        return [{"source": source, "key": name} for source, name in zip(sources, names, strict=True)]

@@ -130,7 +130,7 @@ def choose(
     later = group != np.arange(len(data))
     usable = _usable(~suspected & ~later, labels, np.ones(len(data), bool))
     shots = np.full(classes, shot) if photos is None else share_photos(chosen_by, labels, usable, photos)
-    part, asked = _deal(group, labels, seed), {name: _Asked(labels) for name in looks}
+    part, outcomes = _deal(group, labels, seed), {name: _Outcomes(labels) for name in looks}
     if part.max() < 0:
         raise UserError(
             f"No class of '{data.name}' has two photos that differ, and references are measured on others",
@@ -143,14 +143,14 @@ def choose(
             numbers = np.minimum(shots, np.bincount(labels[clean], minlength=classes))
             rows = Search(chosen_by, labels, clean, pool, seed).choose(numbers)
             for name, array in looks.items():
-                asked[name].ask(units_of(array, pool), rows, pool, queries, draws, seed + number)
+                outcomes[name].ask(units_of(array, pool), rows, pool, queries, draws, seed + number)
             bar.advance()
     choice = Choice(
         data,
         rows,
         np.flatnonzero(pool),
-        [each.certified(name, name in choosers) for name, each in asked.items()],
-        _classes(data, rows, asked[certifier], units_of(looks[certifier]), seed),
+        [each.certified(name, name in choosers) for name, each in outcomes.items()],
+        _classes(data, rows, outcomes[certifier], units_of(looks[certifier]), seed),
         _left_out(suspected, later, numbers, shot if photos is None else 1, photos or 0),
     )
     if out is not None:
@@ -197,7 +197,7 @@ def _deal(group: Ints, labels: NDArray[Any], seed: int) -> Ints:
 
 
 @dataclass(eq=False)
-class _Asked:
+class _Outcomes:
     """Answers of one network, part by part: about Q photos in all, of the classes ``labels`` [N]."""
 
     labels: NDArray[Any]
@@ -218,7 +218,7 @@ class _Asked:
         own, rows = np.flatnonzero(queries), np.flatnonzero(pool)
         numbers, sizes = np.bincount(self.labels[chosen]), np.bincount(self.labels[rows])
         starts, firsts = np.cumsum(numbers) - numbers, np.cumsum(sizes) - sizes
-        generator, place = np.random.default_rng(seed), np.searchsorted(rows, chosen)
+        generator, positions = np.random.default_rng(seed), np.searchsorted(rows, chosen)
         pooled = units[rows]
         between = pooled @ units[own].T  # [P, Q]
 
@@ -228,7 +228,7 @@ class _Asked:
             return np.asarray(scores.argmax(0), np.int64)
 
         most = max(2, min(draws, _ANSWERS // max(1, len(own) * len(chosen))))
-        best, hits, shares = answers(place), np.zeros(len(own)), np.empty(most)
+        best, hits, shares = answers(positions), np.zeros(len(own)), np.empty(most)
         for draw in range(most):
             picks = [
                 first + generator.choice(size, number, replace=False)
@@ -256,18 +256,18 @@ class _Asked:
         )
 
 
-def _classes(data: Dataset, rows: Ints, asked: _Asked, units: Vectors, seed: int) -> list[ClassChoice]:
+def _classes(data: Dataset, rows: Ints, outcomes: _Outcomes, units: Vectors, seed: int) -> list[ClassChoice]:
     """Return a row per class, with the group of its photos that its references serve worst."""
     labels, ids, classes = data.labels, data.class_ids, []
     for number, class_id in enumerate(ids):
-        own = np.flatnonzero(labels[asked.rows] == number)
-        queries, right = asked.rows[own], asked.right[own]
-        wrong = np.bincount(asked.answers[own][~right], minlength=len(ids))
+        own = np.flatnonzero(labels[outcomes.rows] == number)
+        queries, right = outcomes.rows[own], outcomes.right[own]
+        wrong = np.bincount(outcomes.answers[own][~right], minlength=len(ids))
         missing, unserved = "", queries[:0]
         if len(own) >= 6 and not right.all():
             missing, unserved = _missing(data, queries, right, groups_of(units[queries], 3, seed))
         chosen, random = (
-            float(values.mean()) if len(own) else float("nan") for values in (right, asked.random[own])
+            float(values.mean()) if len(own) else float("nan") for values in (right, outcomes.random[own])
         )
         references, apart = tuple(rows[labels[rows] == number].tolist()), tuple(unserved.tolist())
         taken_for = ids[int(wrong.argmax())] if wrong.any() else ""
@@ -309,8 +309,8 @@ def _left_out(suspected: Bools, later: Bools, numbers: Ints, shot: int, photos: 
         lines.append(f"not chosen: {count(int(later.sum()), 'copy', 'copies')} of other photos")
     if short := int((numbers < shot).sum()):
         verb = "has" if short == 1 else "have"
-        kept = f"fewer than {shot} photos beside those kept apart: all of these are references"
-        lines.append(f"{count(short, 'class', 'classes')} {verb} {kept}")
+        reason = f"fewer than {shot} photos beside those kept apart: all of these are references"
+        lines.append(f"{count(short, 'class', 'classes')} {verb} {reason}")
     if numbers.sum() < photos:
         lines.append(
             f"{numbers.sum():,} in place of {photos:,}: half of its photos is the most that a class gives"

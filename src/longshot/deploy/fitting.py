@@ -109,8 +109,8 @@ class Evidence:
     @torch.no_grad()
     def of(cls, head: Head, vectors: NDArray[np.float32], label: Ints) -> Evidence:
         """Ask a head about the vectors of photos."""
-        asked = torch.from_numpy(np.ascontiguousarray(vectors))
-        return cls(head.scores(asked).numpy(), head.similarities(asked).numpy(), label)
+        queries = torch.from_numpy(np.ascontiguousarray(vectors))
+        return cls(head.scores(queries).numpy(), head.similarities(queries).numpy(), label)
 
 
 def joined(parts: Sequence[Evidence]) -> Evidence:
@@ -375,12 +375,12 @@ def _calibrate(
     confidence, taken = np.empty(len(label)), np.empty(len(label), bool)
     accepted = np.empty((len(rates), len(label)))
     for setting in class_parts(label, seed):
-        certainty, asked = fit_certainty(scores[setting], label[setting]), ~setting
-        values = torch.from_numpy(scores[asked].astype(np.float64))
-        confidence[asked] = certainty.probabilities(values).amax(1).numpy()
+        certainty, queries = fit_certainty(scores[setting], label[setting]), ~setting
+        values = torch.from_numpy(scores[queries].astype(np.float64))
+        confidence[queries] = certainty.probabilities(values).amax(1).numpy()
         thresholds = [open_threshold(similarities[setting], label[setting], each) for each in rates]
-        accepted[:, asked] = nearest[asked] >= np.array(thresholds)[:, None]
-        taken[asked] = strange[asked] >= thresholds[0]
+        accepted[:, queries] = nearest[queries] >= np.array(thresholds)[:, None]
+        taken[queries] = strange[queries] >= thresholds[0]
     confidence = np.minimum(confidence, 1.0)
     measured, generator = calibration(confidence, right), np.random.default_rng(seed)
     fair = [calibration(confidence, generator.random(len(label)) < confidence).ece for _ in range(_DRAWS)]

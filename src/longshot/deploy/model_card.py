@@ -86,7 +86,9 @@ def class_sheet(model: Classifier, most: int | None = None) -> Sheet:
     columns = (
         Column("Class", lambda row: names[row.class_id], key="class"),
         Column("Accuracy %", lambda row: row.accuracy.mean, "percent", key="accuracy"),
-        Column("95 %", lambda row: (row.accuracy.low, row.accuracy.high), "percent", key=("low", "high")),
+        Column(
+            "95 % interval", lambda row: (row.accuracy.low, row.accuracy.high), "percent", key=("low", "high")
+        ),
         Column("Photos", lambda row: row.accuracy.n, "count", key="photos"),
         Column("Taken for", lambda row: names.get(row.taken_for, "–"), key="taken_for"),
     )

@@ -24,6 +24,7 @@ from longshot.statistics import Interval, Verdict, mean_interval, percent
 
 _QUERIES = 10  # photos of each class of a task
 _WORST = 10  # classes on a screen
+_HOW = "± half the 95 % interval: in the first row for other photos, then for other tasks of these photos."
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class ModelCheck:
             Column("Classes", lambda row: row.way, "count", key="way"),
             Column("Accuracy %", lambda row: row.accuracy, "percent", key="accuracy"),
         )
-        return make_sheet(columns, self.measured, "What the shipped model does", labels=1)
+        return make_sheet(columns, self.measured, "What the shipped model does", labels=1, note=_HOW)
 
     def __repr__(self) -> str:
         parts = [

@@ -111,7 +111,7 @@ class Predictions:
         """Say how many photos there are, how many have a class, and how many are none of these or unreadable."""
         answered, bad = int(self.accepted.sum()), len(self.problems)
         numbers = ((answered, "answered"), (len(self) - answered - bad, NONE), (bad, "unreadable"))
-        return [count(len(self), "photo"), *(f"{number:,} {what}" for number, what in numbers if number)]
+        return [count(len(self), "photo"), *(f"{number:,} {kind}" for number, kind in numbers if number)]
 
     def __repr__(self) -> str:
         names = dict(zip(self.photos, class_names(self.photos), strict=True))

@@ -253,19 +253,19 @@ def check(
     return checked
 
 
-def _check_folder(dataset: Dataset | str | Path, out: str | Path | None, **asked: Any) -> FolderCheck:
+def _check_folder(dataset: Dataset | str | Path, out: str | Path | None, **options: Any) -> FolderCheck:
     """Check a folder; the parameters are those of ``check``."""
     data = dataset if isinstance(dataset, longshot.Dataset) else longshot.open_dataset(dataset, skip_bad=True)
-    names, settings = _networks(asked["backbones"]), {name: asked[name] for name in ("device", "engine")}
-    others = [name for name in default_networks()[:-1] if name not in names]
-    chooser = asked["judge"] or [*others, *names][0]
+    names, settings = _networks(options["backbones"]), {name: options[name] for name in ("device", "engine")}
+    further = [name for name in default_networks()[:-1] if name not in names]
+    chooser = options["judge"] or [*further, *names][0]
     for name in (*names, chooser):
         if isinstance(name, str) and "=" not in name:  # one that is not here is said before any image is read
-            open_backbone(name, asked["device"])
+            open_backbone(name, options["device"])
     sheet = longshot.show_dataset(data)
-    size = _choose_sizes(data, sheet.copies, asked["shot"])
+    size = _choose_sizes(data, sheet.copies, options["shot"])
     folder = None if out is None else Path(out)
-    beds = _draw(data, chooser, size, asked["tasks"], asked["draws"], asked["seed"], settings)
+    beds = _draw(data, chooser, size, options["tasks"], options["draws"], options["seed"], settings)
     methods = _choose_methods(data, beds.pop("choice"), names, settings)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -297,7 +297,7 @@ def _check_folder(dataset: Dataset | str | Path, out: str | Path | None, **asked
         classes=score_classes(beds["all"], *answers),
         pairs=most_confused(count_confusions(beds["all"], *answers), WORST),
         shot=size.shot,
-        need=asked["need"],
+        need=options["need"],
         left_out=size.left_out,
         results=results,
         testbed=beds["all"],
