@@ -19,7 +19,7 @@ from longshot.arena.settings import FREE
 from longshot.base import UserError, hash_file, progress
 
 if TYPE_CHECKING:
-    from longshot.arena.worker import WorkClient
+    from longshot.arena.worker import LocalClient
 
 
 class LogLine(NamedTuple):
@@ -34,7 +34,7 @@ class ConnectedCompetition:
 
     Parameters
     ----------
-    client : WorkClient
+    client : Client or LocalClient
         What asks.
 
     Examples
@@ -49,7 +49,7 @@ class ConnectedCompetition:
     >>> server.close()
     """
 
-    def __init__(self, client: WorkClient) -> None:
+    def __init__(self, client: Client | LocalClient) -> None:
         self._client = client
         self._folder = client.folder
 

@@ -21,6 +21,7 @@ from longshot.arena.queue import run_folder
 from longshot.arena.result_pages import (
     LEGEND,
     MAIN,
+    SHOWN,
     Difficulty,
     Facts,
     PagePart,
@@ -261,7 +262,6 @@ COLUMNS = (
     "submitted (UTC)",
 )
 METHOD = COLUMNS.index("method")
-SHOWN = 8  # teams drawn in the figures: more colours cannot be told apart
 
 
 def with_differences(competition: Competition, phase: str, entries: list[BoardEntry]) -> list[BoardEntry]:

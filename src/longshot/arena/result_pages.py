@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -38,6 +38,7 @@ from longshot.statistics import (
 
 MAIN = METRICS[0]
 AXIS = "normalised accuracy (%)"
+SHOWN = 8  # teams drawn in the figures: more colours cannot be told apart
 LEGEND = (
     (0, "worst entry"),
     (1, "modelling difficulty: best − worst"),
@@ -77,6 +78,23 @@ def curve(index: int, label: str, groups: Mapping[str, Any]) -> charts.Curve:
     values = np.array([groups[key][MAIN] for key in keys])
     halves = np.array([telling_half(groups[key], MAIN) for key in keys], np.float64)  # None becomes NaN
     return charts.Curve(index, label, np.array(keys, np.float64), values, values - halves, values + halves)
+
+
+def history_parts(steps: Iterable[tuple[str, float]]) -> list[PagePart]:
+    """Draw the scores of every team in the order of its submissions; nothing where no team has two."""
+    by_team: dict[str, list[float]] = {}
+    for team, score in steps:
+        by_team.setdefault(team, []).append(score)
+    if max(map(len, by_team.values()), default=0) < 2:
+        return []
+    teams = sorted(by_team, key=lambda team: -by_team[team][-1])[:SHOWN]
+    curves = [
+        charts.Curve(index, team, np.arange(1.0, 1 + len(by_team[team])), np.array(by_team[team]))
+        for index, team in enumerate(teams)
+    ]
+    plot = charts.rolling(curves, xlabel="submission of the team", ylabel=AXIS, prefix="history")
+    note = "Every valid submission, team by team."
+    return [PagePart("Scores in their order", note, plots=[plot], legend=list(enumerate(teams)))]
 
 
 def difficulty_figure(datasets: Sequence[Difficulty], prefix: str) -> str:

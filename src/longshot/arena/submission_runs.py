@@ -20,15 +20,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 
 from longshot.arena import sandbox, submission_check
 from longshot.arena.box import Box, BoxError
-from longshot.arena.competition_data import HiddenTask
+from longshot.arena.competition_data import CompetitionData, HiddenTask
 from longshot.arena.inside import blind_tasks
 from longshot.arena.inside.blind_tasks import score_answers, summarize
 from longshot.arena.inside.wire import one_line
@@ -59,23 +57,8 @@ class SubmissionFailed(UserError):
         return self.template
 
 
-class RunData(Protocol):
-    """What a run reads: of the competition in this folder, or fetched from a server."""
-
-    @property
-    def competition(self) -> Competition: ...
-
-    def training_files(self, phase: Phase) -> dict[str, Path]: ...
-
-    def pixels(self, name: str) -> NDArray[np.uint8]: ...
-
-    def test_tasks(self, phase: Phase, seed: int, submission: int | None = None) -> list[HiddenTask]: ...
-
-    def private(self) -> list[Path]: ...
-
-
 def run(
-    data: RunData,
+    data: CompetitionData,
     phase: Phase,
     submission: Path,
     folder: Path,
@@ -142,7 +125,9 @@ def run(
     return RunOutcome(scores, None)
 
 
-def score_run(data: RunData, phase: Phase, seed: int, submission: int, folder: Path) -> dict[str, Any]:
+def score_run(
+    data: CompetitionData, phase: Phase, seed: int, submission: int, folder: Path
+) -> dict[str, Any]:
     """Score the answers.jsonl in ``folder`` anew and write what ``run`` writes; nothing of the submission runs.
 
     How long the run took is taken over from the scores.json before, where it is there.
@@ -158,7 +143,7 @@ def score_run(data: RunData, phase: Phase, seed: int, submission: int, folder: P
 
 
 def _score(
-    data: RunData,
+    data: CompetitionData,
     phase: Phase,
     seed: int,
     tasks: list[HiddenTask],
@@ -191,7 +176,7 @@ MOST = 8000  # letters of a failure in the participant's log
 
 def outcome(
     competition: Competition,
-    data: RunData,
+    data: CompetitionData,
     claimed: Claim,
     source: Path,
     folder: Path,

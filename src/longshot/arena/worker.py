@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -26,6 +26,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from longshot.arena import environments, queue, sandbox, submission_runs
+from longshot.arena.client import Client
 from longshot.arena.competition_data import CompetitionData, HiddenTask, load_tasks
 from longshot.arena.inside.wire import one_line
 from longshot.arena.policy import OF_ROLE, Person, Refusal
@@ -41,35 +42,7 @@ from longshot.base import UserError, cache_dir, cache_places, read_record, write
 FREE = 1 << 30  # bytes of disk below which no run is taken: the worker pauses, and says so
 
 
-class WorkClient(Protocol):
-    """What asks for runs: :class:`~longshot.arena.client.Client`, or the services themselves in this process."""
-
-    pause: float  # seconds between two questions when nothing waits
-    beat: float  # seconds between two signs of life, which also carry what was printed
-    folder: Path | None  # where the competition lies, if on this machine
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: dict[str, Any] | None = None,
-        body: Any = None,
-        data: bytes | None = None,
-    ) -> Any: ...
-
-    def fetch(
-        self, path: str, target: Path, sha256: str | None, *, query: dict[str, Any] | None = None
-    ) -> Path: ...
-
-    def patient(self) -> None: ...
-
-    def hurried(self) -> Self: ...
-
-    def private(self) -> list[Path]: ...
-
-
-class FetchedData:
+class FetchedData(CompetitionData):
     """The data of one run, as ``CompetitionData`` has them, from files that were fetched.
 
     Parameters
@@ -87,7 +60,8 @@ class FetchedData:
     def __init__(
         self, competition: Competition, paths: Mapping[str, Path], files: dict[str, Any], hidden: list[Path]
     ) -> None:
-        self.competition, self.paths, self.files, self.hidden = competition, paths, files, hidden
+        super().__init__(competition)
+        self.paths, self.files, self.hidden = paths, files, hidden
 
     def training_files(self, phase: Phase) -> dict[str, Path]:
         """Map file name in the sandbox's data folder → file."""
@@ -109,7 +83,7 @@ class FetchedData:
 
 
 def work(
-    client: WorkClient, *, forever: bool = False, tell: Callable[[str], None] = lambda text: None
+    client: Client | LocalClient, *, forever: bool = False, tell: Callable[[str], None] = lambda text: None
 ) -> int:
     """Do waiting runs until none is left (or for ever); gives the number of runs done. ``tell`` hears of each end."""
     sandbox.require()
@@ -174,13 +148,13 @@ class Bench:
 
     Parameters
     ----------
-    client : WorkClient
+    client : Client or LocalClient
         What asks for runs.
     name : str
         The worker's own name.
     """
 
-    def __init__(self, client: WorkClient, name: str) -> None:
+    def __init__(self, client: Client | LocalClient, name: str) -> None:
         self.client, self.name = client, name
         settings = client.ask("GET", "/work")
         self.blobs = cache_dir("competitions", settings["id"])

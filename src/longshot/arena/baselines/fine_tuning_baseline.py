@@ -2,8 +2,8 @@
 
 import torch
 import torch.nn.functional as F
-from api import MetaLearner, Predictor
-from helpers import DEVICE, BestLearner, SavedLearner, backbone, embed, probabilities, settings
+from api import MetaLearner
+from helpers import DEVICE, BestLearner, SavedLearner, Scored, backbone, descend, embed, settings
 from torch import nn
 
 SETTINGS = settings(__file__)
@@ -35,21 +35,7 @@ class MyLearner(SavedLearner):
 
     def fit(self, support_set):
         images, labels, _, ways, _ = support_set
-        features, labels = embed(self.module, images), labels.to(DEVICE)
+        features = embed(self.module, images)
         head = nn.Linear(features.shape[1], ways).to(DEVICE)
-        optimiser = torch.optim.Adam(head.parameters(), SETTINGS["task_lr"])
-        for _ in range(SETTINGS["task_steps"]):
-            chosen = torch.randint(len(features), (min(SETTINGS["task_batch"], len(features)),))
-            loss = F.cross_entropy(head(features[chosen]), labels[chosen])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-        return Fitted(self.module, head)
-
-
-class Fitted(Predictor):
-    def __init__(self, network, head):
-        self.network, self.head = network, head
-
-    def predict(self, query_set):
-        return probabilities(self.head(embed(self.network, query_set)))
+        descend(head, features, labels, *(SETTINGS[f"task_{name}"] for name in ("lr", "steps", "batch")))
+        return Scored(lambda query: head(embed(self.module, query)))

@@ -4,8 +4,8 @@ import copy
 
 import torch
 import torch.nn.functional as F
-from api import MetaLearner, Predictor
-from helpers import DEVICE, BestLearner, SavedLearner, backbone, probabilities, settings
+from api import MetaLearner
+from helpers import DEVICE, BestLearner, SavedLearner, Scored, backbone, embed, settings
 from torch import nn
 
 SETTINGS = settings(__file__)
@@ -85,14 +85,5 @@ class MyLearner(SavedLearner):
     def fit(self, support_set):
         images, labels, _, ways, _ = support_set
         network, head = self.module.adapted(images, labels, ways)
-        return Adapted(settled(network, images), head)
-
-
-class Adapted(Predictor):
-    def __init__(self, network, head):
-        self.network, self.head = network, head
-
-    @torch.no_grad()
-    def predict(self, query_set):
-        features = torch.cat([self.network(part) for part in query_set.split(64)])
-        return probabilities(F.linear(features, self.head))
+        network = settled(network, images)
+        return Scored(lambda query: F.linear(embed(network, query), head))

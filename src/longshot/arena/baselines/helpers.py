@@ -109,10 +109,28 @@ def matching_scores(support: Tensor, labels: Tensor, query: Tensor, ways: int) -
     return (attention @ chosen).clamp(min=1e-9).log()
 
 
-def probabilities(scores: Tensor) -> np.ndarray[Any, Any]:
-    """Return the softmax [n, N] of scores, as the competition wants it."""
-    shares: np.ndarray[Any, Any] = scores.softmax(1).detach().cpu().numpy()
-    return shares
+def descend(model: nn.Module, inputs: Tensor, labels: Tensor, rate: float, steps: int, batch: int) -> None:
+    """Fit a model to a task's support set: Adam on ``steps`` batches, drawn with repeats."""
+    optimiser = torch.optim.Adam(model.parameters(), rate)
+    for _ in range(steps):
+        chosen = torch.randint(len(inputs), (min(batch, len(inputs)),))
+        loss = F.cross_entropy(model(inputs[chosen]), labels[chosen].to(DEVICE))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+
+class Scored(Predictor):
+    """Predicts by ``scores``, a function of queries that gives [n, N]."""
+
+    def __init__(self, scores: Callable[[Tensor], Tensor]) -> None:
+        self.scores = scores
+
+    @torch.no_grad()
+    def predict(self, query_set: Tensor) -> np.ndarray[Any, Any]:
+        """Return the softmax of the scores, as the competition wants it."""
+        shares: np.ndarray[Any, Any] = self.scores(query_set).softmax(1).cpu().numpy()
+        return shares
 
 
 class SavedLearner(Learner):
@@ -256,15 +274,5 @@ class EpisodicLearner(SavedLearner):
 
     def fit(self, support_set):  # type: ignore[no-untyped-def]
         images, labels, _, ways, _ = support_set
-        return FeaturePredictor(self, embed(self.module, images), labels, ways)
-
-
-class FeaturePredictor(Predictor):
-    """The learner's scores for a task's support set."""
-
-    def __init__(self, learner: EpisodicLearner, support: Tensor, labels: Tensor, ways: int) -> None:
-        self.learner, self.support, self.labels, self.ways = learner, support, labels, ways
-
-    def predict(self, query_set: Tensor) -> np.ndarray[Any, Any]:
-        query = embed(self.learner.module, query_set)
-        return probabilities(self.learner.scores(self.support, self.labels, query, self.ways))
+        support = embed(self.module, images)
+        return Scored(lambda query: self.scores(support, labels, embed(self.module, query), ways))

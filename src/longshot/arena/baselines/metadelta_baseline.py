@@ -5,8 +5,8 @@ What is trained is ``MetaDelta`` of longshot.training, how a task is solved ``me
 """
 
 import torch
-from api import MetaLearner, Predictor
-from helpers import DEVICE, BestLearner, SavedLearner, backbone, embed, probabilities, settings
+from api import MetaLearner
+from helpers import DEVICE, BestLearner, SavedLearner, Scored, backbone, embed, settings
 from torch import nn
 
 from longshot.models import metadelta_decode
@@ -58,14 +58,5 @@ class MyLearner(SavedLearner):
 
     def fit(self, support_set):
         images, labels, _, ways, _ = support_set
-        return Transported(self.module, embed(self.module, images), labels, ways)
-
-
-class Transported(Predictor):
-    def __init__(self, network, support, labels, ways):
-        self.network, self.support, self.labels, self.ways = network, support, labels, ways
-
-    def predict(self, query_set):
-        return probabilities(
-            metadelta_decode(self.support, self.labels, embed(self.network, query_set), self.ways)
-        )
+        support = embed(self.module, images)
+        return Scored(lambda query: metadelta_decode(support, labels, embed(self.module, query), ways))

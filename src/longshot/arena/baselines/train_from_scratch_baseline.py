@@ -1,9 +1,7 @@
 """Train-from-scratch: no meta-training, so nothing to choose; a network and its last layer learn every task anew."""
 
-import torch
-import torch.nn.functional as F
-from api import Learner, MetaLearner, Predictor
-from helpers import DEVICE, backbone, probabilities, settings
+from api import Learner, MetaLearner
+from helpers import DEVICE, Scored, backbone, descend, embed, settings
 from torch import nn
 
 SETTINGS = settings(__file__)
@@ -19,26 +17,11 @@ class MyLearner(Learner):
         images, labels, _, ways, _ = support_set
         network = backbone(SETTINGS)
         model = nn.Sequential(network, nn.Linear(network.dim, ways)).to(DEVICE).train()
-        optimiser = torch.optim.Adam(model.parameters(), SETTINGS["lr"])
-        for _ in range(SETTINGS["steps"]):
-            chosen = torch.randint(len(images), (min(SETTINGS["batch"], len(images)),))
-            loss = F.cross_entropy(model(images[chosen]), labels[chosen].to(DEVICE))
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-        return Trained(model)
+        descend(model, images, labels, SETTINGS["lr"], SETTINGS["steps"], SETTINGS["batch"])
+        return Scored(lambda query: embed(model, query))
 
     def save(self, path_to_save):
         pass
 
     def load(self, path_to_load):
         pass
-
-
-class Trained(Predictor):
-    def __init__(self, model):
-        self.model = model.eval()
-
-    @torch.no_grad()
-    def predict(self, query_set):
-        return probabilities(torch.cat([self.model(part) for part in query_set.split(64)]))

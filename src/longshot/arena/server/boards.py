@@ -13,7 +13,7 @@ from longshot.arena.database_tables import facts, filled, runs, submissions, tea
 from longshot.arena.environments import list_weights
 from longshot.arena.policy import Person, Refusal, permit, sees_all
 from longshot.arena.ranking import BoardEntry, RankBy
-from longshot.arena.result_pages import PagePart
+from longshot.arena.result_pages import PagePart, history_parts
 from longshot.arena.server import uploads
 from longshot.arena.server.server_context import ServerContext
 from longshot.arena.settings import Phase
@@ -132,17 +132,18 @@ def _entries(context: ServerContext, phase: str, league: str, by: RankBy) -> lis
     )
 
 
-def figures(context: ServerContext, person: Person, *, phase: str) -> list[PagePart]:
-    """Draw what the entries of a phase are good at; nothing while its scores are hidden."""
+def figures(context: ServerContext, person: Person, *, phase: str, league: str) -> list[PagePart]:
+    """Draw how scores in a league went, and what the entries of a phase are good at; nothing while they are hidden."""
     permit(person, "board.read")
     competition = context.competition
     if not (sees_all(person) or entry_rules.scores_shown(competition.phase(phase))):
         return []
-    return context.memory.kept(
-        ("figures", phase),
-        (context.memory.state(), competition),
-        lambda: ranking.figure_parts(competition, context.store, phase, sheets=False),
-    )
+
+    def draw() -> list[PagePart]:
+        steps = [(step.team, step.score) for step in progress(context, person, phase=phase, league=league)]
+        return history_parts(steps) + ranking.figure_parts(competition, context.store, phase, sheets=False)
+
+    return context.memory.kept(("figures", phase, league), (context.memory.state(), competition), draw)
 
 
 def _end_and_version(context: ServerContext, phase: str) -> tuple[dt.datetime | None, int]:

@@ -37,6 +37,7 @@ from longshot.arena.server.endpoint import (
     set_cookie,
     status_of,
 )
+from longshot.arena.server.operations import Begun
 from longshot.arena.server.server_context import ServerContext
 from longshot.base import UserError, in_bytes, read_record
 from longshot.explorer import TEMPLATES as EXPLORER_TEMPLATES
@@ -290,22 +291,32 @@ def take(
 
 
 def send(
-    path: str, service: Callable[..., Any], shown: Shown, to: str, fixed: Mapping[str, Any] | None = None
+    path: str,
+    service: Callable[..., Any],
+    shown: Shown,
+    to: str,
+    fixed: Mapping[str, Any] | None = None,
+    *,
+    password: bool = False,
 ) -> PageRoute:
-    """Route a form to an operation of the API; it leads ``to`` an address with the values that were sent."""
+    """Route a form to an operation of the API; it leads ``to`` an address with the values that were sent.
+
+    ``password``: its fields are passwords, taken as they are.
+    """
     operation = next(each for each in OPERATIONS if (each.service, each.fixed) == (service, fixed or {}))
     form = operation.form(path)
 
     def handle(request: PageRequest) -> Move:
         values = {**request.path, **operation.fixed}
         if form is not None:  # a field that was left empty is as if it were not there, where it need not be
-            texts = {name: form_field(request, name) for name in form.model_fields}
+            read = request.form.get if password else partial(form_field, request)
+            texts = {name: read(name, "") for name in form.model_fields}
             sent = {key: text for key, text in texts.items() if text or form.model_fields[key].is_required()}
             values |= dict(read_record(form, sent, "The form"))
-        request.do(service, **values)
-        return Move(to.format_map(values))
+        answer = request.do(service, **values)
+        return Move(to.format_map(values), answer.secret or "" if isinstance(answer, Begun) else None)
 
-    return take(path, operation.action, handle, shown)
+    return take(path, operation.action, handle, shown, password=password)
 
 
 def _failed(request: PageRequest, error: UserError, shown: Shown | None = None) -> Response:

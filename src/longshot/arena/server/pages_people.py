@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from longshot.arena import entry_rules
 from longshot.arena.policy import OF_ROLE, not_there
-from longshot.arena.server import boards, credentials, organising, people, submissions
+from longshot.arena.server import api_people, boards, credentials, organising, people, submissions
 from longshot.arena.server.boards import competition_info
 from longshot.arena.server.page_rendering import (
     Move,
@@ -78,12 +76,6 @@ def sign_in(request: PageRequest) -> Move:
     return Move(_own_page(request.form.get("next", "/")), secret)
 
 
-def sign_out(request: PageRequest) -> Move:
-    """End the session."""
-    request.do(credentials.end_session)
-    return Move("/", "")
-
-
 def account(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
     """Show a person's password form and tokens; a new token's secret is shown this once."""
     person = request.person
@@ -97,14 +89,6 @@ def account(request: PageRequest, problem: str = "", token: credentials.NewToken
         token=token,
         scopes=sorted(OF_ROLE[person.role]),
     )
-
-
-def change_password(request: PageRequest) -> Move:
-    """Set a new password and begin a new session: all others end."""
-    secret = request.do(
-        people.change_password, old=request.form.get("old", ""), new=request.form.get("new", "")
-    )
-    return Move("/account", secret)
 
 
 def create_token(request: PageRequest) -> str:
@@ -147,10 +131,6 @@ def team(request: PageRequest, problem: str = "", invitation: people.Invitation 
 def invite(request: PageRequest) -> str:
     """Show a link into the team, this once."""
     return team(request, invitation=request.do(people.invite_to_team))
-
-
-WIDTH, HEIGHT = 560, 180  # of the drawing of scores
-LINES = 8  # teams in it, the best first
 
 
 def home(request: PageRequest, problem: str = "") -> str:
@@ -196,7 +176,6 @@ def board(request: PageRequest, problem: str = "") -> str:
     info = request.do(competition_info)
     choice = {name: request.query.get(name) or None for name in ("phase", "league", "by")}
     table = request.do(boards.board, **choice)
-    steps = request.do(boards.progress, phase=table.phase, league=table.league)
     return page(
         request,
         "board",
@@ -208,54 +187,8 @@ def board(request: PageRequest, problem: str = "") -> str:
         ],
         info=info,
         board=table,
-        chart=None if table.hidden else _chart(steps),
-        parts=request.do(boards.figures, phase=table.phase),
-        width=WIDTH,
-        height=HEIGHT,
+        parts=request.do(boards.figures, phase=table.phase, league=table.league),
     )
-
-
-class Line(NamedTuple):
-    """A team's scores in a drawing of ``WIDTH`` × ``HEIGHT``."""
-
-    team: str
-    points: list[tuple[float, float]]
-    last: float  # its last score
-
-
-class Chart(NamedTuple):
-    """Scores in their order, a line per team."""
-
-    lines: list[Line]
-    low: float  # score at the bottom
-    high: float
-
-
-def _chart(steps: list[boards.Progress]) -> Chart | None:
-    """Draw every team's scores in their order; None where no team has two."""
-    by_team: dict[str, list[float]] = {}
-    for step in steps:
-        by_team.setdefault(step.team, []).append(step.score)
-    longest = max(map(len, by_team.values()), default=0)
-    if longest < 2:
-        return None
-    scores = [score for line in by_team.values() for score in line]
-    low, high = min(scores), max(scores)
-    if low == high:  # a line in the middle
-        low, high = low - 0.01, high + 0.01
-    height = high - low
-    lines = [
-        Line(
-            team,
-            [
-                (round(WIDTH * number / (longest - 1), 1), round(HEIGHT * (high - score) / height, 1))
-                for number, score in enumerate(line)
-            ],
-            line[-1],
-        )
-        for team, line in sorted(by_team.items(), key=lambda item: -item[1][-1])[:LINES]
-    ]
-    return Chart(lines, low, high)
 
 
 PEOPLE_PAGES = [
@@ -270,9 +203,9 @@ PEOPLE_PAGES = [
     take("/login", "session.begin", sign_in, signing_in, password=True),
     show("/reset", "account.register", resetting),
     take("/reset", "account.register", reset, resetting, password=True),
-    take("/logout", "session.end", sign_out, signing_in),
+    send("/logout", api_people.log_out, signing_in, "/"),
     show("/account", "token.list", account),
-    take("/account/password", "account.change", change_password, account, password=True),
+    send("/account/password", api_people.change_password, account, "/account", password=True),
     take("/account/tokens", "token.create", create_token, account),
     send("/account/tokens/{number:int}/revoke", credentials.revoke_token, account, "/account"),
     show("/team", "team.read", team),

@@ -167,41 +167,16 @@ def forgotten(request: PageRequest) -> str:
     return everybody(request, invitation=made)
 
 
-def change_team(request: PageRequest) -> Move:
-    """Set whether a team is ranked, or put it into the bin."""
-    identity = form_number(request, "number")
-    if form_field(request, "bin"):
-        request.do(organising.delete_team, identity, deleted=form_field(request, "bin") == "yes")
-    else:
-        ranked = form_field(request, "ranked") == "yes"
-        request.do(people.set_ranked, identity, ranked=ranked)
-    return Move("/organise/bin" if form_field(request, "bin") == "no" else "/organise")
-
-
 def announcements(request: PageRequest, problem: str = "") -> str:
     """Show what was announced, and the form for more."""
     listed = request.do(organising.list_announcements)
     return _organiser(request, "announcements", "Announcements", problem=problem, announcements=listed)
 
 
-def bin_announcement(request: PageRequest) -> Move:
-    """Put an announcement into the bin, or take it out."""
-    deleted = form_field(request, "bin") == "yes"
-    request.do(organising.delete_announcement, form_number(request, "number"), deleted=deleted)
-    return Move("/organise/announcements" if deleted else "/organise/bin")
-
-
 def queue(request: PageRequest, problem: str = "", token: credentials.NewToken | None = None) -> str:
     """Show what waits and runs, and who works; a new worker's token is shown this once."""
     state = request.do(boards.queue_state)
     return _organiser(request, "queue", "Queue and workers", problem=problem, queue=state, token=token)
-
-
-def pause(request: PageRequest) -> Move:
-    """Hand no more runs out, or go on."""
-    why = form_field(request, "why") if form_field(request, "pause") == "yes" else None
-    request.do(organising.pause, why=why)
-    return Move("/organise/queue")
 
 
 def create_worker(request: PageRequest) -> str:
@@ -242,14 +217,6 @@ def bin_page(request: PageRequest, problem: str = "") -> str:
     return _organiser(request, "bin", "Bin", problem=problem, contents=contents)
 
 
-def bin_submission(request: PageRequest) -> Move:
-    """Put a submission into the bin, or take it out."""
-    identity = form_number(request, "number")
-    deleted = form_field(request, "bin") == "yes"
-    request.do(organising.delete_submission, identity, deleted=deleted)
-    return Move("/organise/bin")
-
-
 def audit(request: PageRequest, problem: str = "") -> str:
     """List everything that changed anything, newest first."""
     before = request.query.get("before", "")
@@ -268,6 +235,8 @@ def _organiser(request: PageRequest, template: str, title: str, **values: object
 
 _SUBMISSION, _OWN = "/submissions/{number:int}", "/submissions/{number}"
 _ANNOUNCEMENTS, _UPLOADS, _SCORES = "/organise/announcements", "/organise/uploads", "/organise/scores"
+_ANNOUNCEMENT, _TEAM = f"{_ANNOUNCEMENTS}/{{number:int}}", "/organise/teams/{number:int}"
+_QUEUE, _BIN, _BACK = "/organise/queue", "/organise/bin", {"deleted": False}
 WORK_PAGES = [
     show("/submit", "upload.begin", submit),
     take("/submit", "upload.begin", hand_in, submit, file=PLAIN),
@@ -281,20 +250,25 @@ WORK_PAGES = [
     take("/organise/invite", "invitation.create", invite, everybody),
     send("/organise/accounts/{number:int}", people.change_account, everybody, "/organise"),
     take("/organise/accounts/{number:int}/password", "people.change", forgotten, everybody),
-    take("/organise/teams/{number:int}", "people.change", change_team, everybody),
+    send(_TEAM, people.set_ranked, everybody, "/organise"),
+    send(f"{_TEAM}/delete", organising.delete_team, everybody, "/organise"),
+    send(f"{_TEAM}/restore", organising.delete_team, bin_page, _BIN, _BACK),
     show(_ANNOUNCEMENTS, "announcement.write", announcements),
     send(_ANNOUNCEMENTS, organising.announce, announcements, _ANNOUNCEMENTS),
-    take(f"{_ANNOUNCEMENTS}/{{number:int}}", "announcement.write", bin_announcement, announcements),
-    show("/organise/queue", "queue.pause", queue),
-    take("/organise/queue", "queue.pause", pause, queue),
+    send(f"{_ANNOUNCEMENT}/delete", organising.delete_announcement, announcements, _ANNOUNCEMENTS),
+    send(f"{_ANNOUNCEMENT}/restore", organising.delete_announcement, bin_page, _BIN, _BACK),
+    show(_QUEUE, "queue.pause", queue),
+    send(f"{_QUEUE}/pause", organising.pause, queue, _QUEUE),
+    send(f"{_QUEUE}/resume", organising.pause, queue, _QUEUE, {"why": None}),
     take("/organise/workers", "worker.token", create_worker, queue),
     show(_UPLOADS, "upload.every", all_uploads),
     send(f"{_UPLOADS}/{{identity}}/delete", uploads.delete_upload, all_uploads, _UPLOADS, {"every": True}),
     show(_SCORES, "scores.redo", scores),
     send(_SCORES, organising.rescore, scores, _SCORES),
     take("/organise/final", "final.enter", hold_final, scores),
-    send("/organise/submissions/{number:int}/rerun", organising.rerun_submission, scores, _OWN),
-    show("/organise/bin", "submission.delete", bin_page),
-    take("/organise/submissions/{number:int}", "submission.delete", bin_submission, bin_page),
+    send(f"/organise{_SUBMISSION}/rerun", organising.rerun_submission, scores, _OWN),
+    show(_BIN, "submission.delete", bin_page),
+    send(f"/organise{_SUBMISSION}/delete", organising.delete_submission, bin_page, _BIN),
+    send(f"/organise{_SUBMISSION}/restore", organising.delete_submission, bin_page, _BIN, _BACK),
     show("/organise/audit", "audit.read", audit),
 ]
