@@ -135,19 +135,23 @@ class _Checker:
         for position, task in enumerate(self._entries(value, "tasks")):
             where = f"task {position}"
             self._text(task, "name", 256, where)
-            index = task.get("index")
-            if not isinstance(index, int):
-                self.say(f"{where} has no 'index'.")
-            elif index in indices:
-                self.say(f"{where} has the index {index} of another task.")
-            else:
-                indices.add(index)
+            self._number(task, where, "task", indices)
             if "scoring_program" not in task:
                 self.say(f"{where} has no 'scoring_program'.")
             for key in (*_PROGRAMS, *_DATA):
                 if key in task and self._file(task[key], f"{key} of {where}"):
                     self._inner(task[key], key, where)
         return indices
+
+    def _number(self, entry: dict[str, Any], where: str, kind: str, indices: set[int]) -> None:
+        """Check that an entry has an index of its own, and add it to those there are."""
+        index = entry.get("index")
+        if not isinstance(index, int):
+            self.say(f"{where} has no 'index'.")
+        elif index in indices:
+            self.say(f"{where} has the index {index} of another {kind}.")
+        else:
+            indices.add(index)
 
     def _inner(self, name: str, key: str, where: str) -> None:
         if not name.endswith(".zip"):
@@ -234,15 +238,13 @@ class _Checker:
             self._text(board, "title", 64, "the leaderboard")
             self._text(board, "key", 36, "the leaderboard")
             columns = self._entries(board.get("columns"), "columns of the leaderboard")
-            indices = [column.get("index") for column in columns]
+            indices = {column["index"] for column in columns if isinstance(column.get("index"), int)}
+            earlier = set[int]()
             for position, column in enumerate(columns):
                 where = f"column {position}"
                 self._text(column, "title", 36, where)
                 self._text(column, "key", 36, where)
-                if not isinstance(column.get("index"), int):
-                    self.say(f"{where} has no 'index'.")
-                elif column["index"] in indices[:position]:
-                    self.say(f"{where} has the index {column['index']} of another column.")
+                self._number(column, where, "column", earlier)
                 if "precision" in column and not _is_count(column["precision"]) and column["precision"] != 0:
                     self.say(
                         f"{where}: 'precision' is {column['precision']!r} and must be a number of decimals."

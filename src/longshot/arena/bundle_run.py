@@ -39,10 +39,10 @@ def run_bundle(
         A Codabench bundle, Longshot's or any other.
     submission : str or Path
         A folder or a zip with a model.py.
-    out : str or Path
-        Folder for what the programs write: ``out``/i has the scores.json and the page of task i.
+    out : folder
+        Folder for what it writes. ``out``/i has the scores.json and the page of task i.
     phase : str, optional
-        Phase whose tasks are run; the first unless named.
+        Phase to run. Default: the first.
 
     Returns
     -------

@@ -12,8 +12,8 @@ from longshot.arena.compete_programs import (
     competition_argument,
     connected,
     folder_argument,
-    read_settings,
     score_text,
+    settings_option,
     token_option,
 )
 from longshot.arena.compete_server import serve_command as serve_command  # and those beside it
@@ -45,8 +45,8 @@ def init_command(folder: Path, **settings: Any) -> None:
 @command.command("baseline")
 @click.argument("name", required=False)
 @click.argument("folder", required=False, type=PATH)
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a setting; repeatable.")
-def baseline_command(name: str | None, folder: Path | None, settings: tuple[str, ...]) -> None:
+@settings_option
+def baseline_command(name: str | None, folder: Path | None, settings: dict[str, Any]) -> None:
     """Write a baseline as a submission into FOLDER; without a name, list them.
 
     \b
@@ -58,22 +58,15 @@ def baseline_command(name: str | None, folder: Path | None, settings: tuple[str,
     if name is None:
         print_table([{"baseline": key, "what": text} for key, text in BASELINES.items()])
         return
-    click.echo(write_baseline(name, folder or Path(name), read_settings(settings)))
+    click.echo(write_baseline(name, folder or Path(name), settings))
 
 
 @command.command("submit")
 @competition_argument
 @click.argument("submission", type=PATH)
 @token_option
-@click.option("--team", help="Name of the team, in a folder; a server knows yours by the token.")
-@click.option("--phase", help="Phase to submit to.  [default: the first that takes submissions]")
-@click.option("--league", default="free-style", show_default=True, help="League to compete in.")
-@click.option("--pseudonym", help="Name to show in place of the team's, in a folder.")
-@click.option("--not-ranked", is_flag=True, help="Show the entry without a rank (conflict of interest).")
-@click.option("--fact-sheet", type=PATH, help="YAML or JSON that describes the method; see fact-sheet.")
-def submit_command(
-    competition: str, submission: Path, token: str | None, not_ranked: bool, **settings: Any
-) -> None:
+@verb_options("arena.ConnectedCompetition.submit", {"ranked": {"flags": ["--ranked/--not-ranked"]}})
+def submit_command(competition: str, submission: Path, token: str | None, **settings: Any) -> None:
     """Put a submission (a folder or a zip with a model.py) into the queue.
 
     On its way to a server it may break off: the same command goes on where it stopped.
@@ -86,7 +79,7 @@ def submit_command(
     from longshot.arena.connected_competition import local_time
 
     cup = connected(competition, token)
-    receipt = cup.submit(submission, ranked=not not_ranked, **settings)
+    receipt = cup.submit(submission, **settings)
     queued = f"submission {receipt.submission} of team '{receipt.team}' is queued in phase {receipt.phase}"
     if "://" not in competition:
         click.echo(f"{queued}; 'longshot compete work {competition}' runs it")

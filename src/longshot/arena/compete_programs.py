@@ -34,6 +34,29 @@ token_option = click.option(
 )
 
 
+def _settings(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
+    """Parse ``KEY=VALUE`` texts as settings; values are JSON where they can be read so, else texts."""
+    settings: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"'{text}' is no setting; write KEY=VALUE, as in --set train_tasks=20.")
+        try:
+            settings[key] = json.loads(value)
+        except ValueError:
+            settings[key] = value
+    return settings
+
+
+settings_option = click.option(
+    *("--set", "settings"),
+    multiple=True,
+    callback=_settings,
+    metavar="KEY=VALUE",
+    help="Replace a setting; repeatable.",
+)
+
+
 def connected(competition: str, token: str | None) -> ConnectedCompetition:
     """Connect to the competition in a folder or at an address."""
     from longshot.arena import connect
@@ -92,21 +115,12 @@ def fact_sheet_command(competition: str, number: int | None, file: Path | None, 
 @command.command("leaderboard")
 @competition_argument
 @token_option
-@click.option("--phase", help="Phase to show.  [default: the last with scores]")
-@click.option("--league", help="League to show.  [default: all]")
-@click.option("--by", help="Which submission of a team counts: last, best or selected.")
+@verb_options("arena.ConnectedCompetition.board")
 @click.option("--html", "page", type=FILE, help="Write a page with all leagues and plots, of a folder.")
 @force_option
 @json_option
 def leaderboard_command(
-    competition: str,
-    token: str | None,
-    phase: str | None,
-    league: str | None,
-    by: str | None,
-    page: Path | None,
-    force: bool,
-    as_json: bool,
+    competition: str, token: str | None, page: Path | None, force: bool, as_json: bool, **choice: Any
 ) -> None:
     """Show the leaderboard: one valid submission of every team, the last unless the competition says otherwise.
 
@@ -125,8 +139,8 @@ def leaderboard_command(
     if page is not None:
         claim_output(page, PAGE, force=force, name="page")
     cup = connected(competition, token)
-    names = [league] if league else cup.info()["leagues"]
-    boards = [cup.board(phase=phase, league=name, by=by) for name in names]
+    leagues = [choice["league"]] if choice["league"] else cup.info()["leagues"]
+    boards = [cup.board(**{**choice, "league": league}) for league in leagues]
     rows = [
         {
             "phase": board["phase"],
@@ -180,26 +194,9 @@ def final_command(competition: str, token: str | None, as_json: bool) -> None:
 @command.command("make-submission")
 @click.argument("method_or_network", metavar="METHOD_OR_NETWORK")
 @click.argument("out", type=PATH)
-@click.option("--backbone", help="Network the method looks through; with --train the network to train.")
-@click.option(
-    "--train", metavar="ALGORITHM", help="Have meta_fit train the network, as in protonet or multiclass."
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A setting of the method, or with --train of the training; repeat for several.",
-)
-@click.option("--league", help="Refuse what this league would refuse.")
-def make_submission_command(
-    method_or_network: str,
-    out: Path,
-    backbone: str | None,
-    train: str | None,
-    settings: tuple[str, ...],
-    league: str | None,
-) -> None:
+@verb_options("arena.make_submission", without="settings")
+@settings_option
+def make_submission_command(method_or_network: str, out: Path, **settings: Any) -> None:
     """Write any method, or any trained network, as a submission: a folder, or a zip where OUT ends so.
 
     \b
@@ -210,33 +207,12 @@ def make_submission_command(
     """
     from longshot.arena import make_submission
 
-    made = make_submission(
-        method_or_network,
-        out,
-        backbone=backbone,
-        train=train,
-        settings=read_settings(settings),
-        league=league,
-    )
+    made = make_submission(method_or_network, out, **settings)
     click.echo(f"{made.path}: {made.title}")
     if made.weights:
         click.echo(
             f"it has the learned weights of {made.weights[0]}: the meta-learning league does not take it"
         )
-
-
-def read_settings(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Parse ``KEY=VALUE`` texts as settings; values are JSON where they can be read so, else texts."""
-    settings: dict[str, Any] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise UserError(f"'{text}' is no setting; write KEY=VALUE, as in --set train_tasks=20.")
-        try:
-            settings[key] = json.loads(value)
-        except ValueError:
-            settings[key] = value
-    return settings
 
 
 @command.command("run")
@@ -264,7 +240,7 @@ def run_command(folder: Path, submission: Path, out: Path, **settings: Any) -> N
 
 @command.command("check")
 @click.argument("archive", type=PATH)
-@click.option("--league", default="free-style", show_default=True, help="League it is to compete in.")
+@verb_options("arena.check_submission")
 def check_command(archive: Path, league: str) -> None:
     """Check a submission at home as 'submit' does before it takes it; nothing is run and no competition is needed.
 
@@ -370,9 +346,8 @@ def validate_command(bundle: Path) -> None:
 @command.command("run-bundle")
 @click.argument("bundle", type=PATH)
 @click.argument("submission", type=PATH)
-@click.option("--phase", help="Phase to run.  [default: the first]")
-@click.option("-o", "--out", type=PATH, required=True, help="Folder for what it writes.")
-def run_bundle_command(bundle: Path, submission: Path, phase: str | None, out: Path) -> None:
+@verb_options("arena.run_bundle", {"out": {"flags": ["-o", "--out"]}})
+def run_bundle_command(bundle: Path, submission: Path, out: Path, phase: str | None) -> None:
     """Run a bundle's own programs on a submission, in the sandbox, with the platform's mounts.
 
     \b

@@ -44,16 +44,8 @@ def serve_command(folder: Path, **settings: Any) -> None:
 
 @command.command("invite")
 @folder_argument
-@click.option(
-    "--role",
-    type=click.Choice(["participant", "organiser", "worker"]),
-    default="participant",
-    show_default=True,
-    help="What it is for.",
-)
-@click.option("--name", default="worker", show_default=True, help="Name of a worker.")
-@click.option("--days", type=int, help="How long it lasts.")
-def invite_command(folder: Path, role: str, name: str, days: int | None) -> None:
+@verb_options("arena.invite")
+def invite_command(folder: Path, **settings: Any) -> None:
     """Print an invitation code, or a worker's token, from the machine that has the competition's folder.
 
     \b
@@ -62,7 +54,7 @@ def invite_command(folder: Path, role: str, name: str, days: int | None) -> None
     """
     from longshot.arena import invite
 
-    made = invite(folder, role=role, name=name, days=days)
+    made = invite(folder, **settings)
     click.echo(made.secret)
     click.echo(made.use, err=True)
 
@@ -178,17 +170,9 @@ def quota_command(address: str, token: str | None, as_json: bool) -> None:
 
 @command.command("dry-run")
 @folder_argument
-@click.option(
-    "--baseline",
-    "baselines",
-    multiple=True,
-    default=("random",),
-    show_default=True,
-    help="Baseline that plays a team; repeatable.",
-)
-@click.option("--stand-in", is_flag=True, help="Let toybox stand in for datasets that are not here yet.")
+@verb_options("arena.dry_run", {"baselines": {"default": ("random",), "show_default": True}}, without="tell")
 @json_option
-def dry_run_command(folder: Path, baselines: tuple[str, ...], stand_in: bool, as_json: bool) -> None:
+def dry_run_command(folder: Path, as_json: bool, **settings: Any) -> None:
     """Run the whole competition with baselines, in a folder of its own, before anybody else comes.
 
     \b
@@ -197,9 +181,7 @@ def dry_run_command(folder: Path, baselines: tuple[str, ...], stand_in: bool, as
     """
     from longshot.arena import dry_run
 
-    entries = dry_run(
-        folder, baselines=baselines, stand_in=stand_in, tell=lambda line: click.echo(line, err=True)
-    )
+    entries = dry_run(folder, **settings, tell=lambda line: click.echo(line, err=True))
     rows = [
         {**entry._asdict(), "score": score_text(entry.score), "rank": entry.rank or "–"} for entry in entries
     ]

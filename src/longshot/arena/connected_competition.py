@@ -81,18 +81,18 @@ class ConnectedCompetition:
         submission : str or Path
             A folder or a zip with a model.py; it is checked here first, as the server will.
         phase : str, optional
-            Phase to submit to; the one that is open unless named.
+            Phase to submit to. Default: the one that is open.
         league : str
             League to compete in. The meta-learning league has a quota of its own.
         fact_sheet : path or mapping, optional
-            YAML or JSON that describes the method, or its fields.
+            YAML or JSON that describes the method. Or its fields; 'longshot compete fact-sheet' prints an empty one.
         team : str, optional
-            Name of the team, 1 to 100 letters, in a folder; upper and lower case, width of letters and white space do
-            not count. A server knows yours.
+            Name of the team, in a folder; a server knows yours by the token. It has 1 to 100 letters; upper and lower
+            case, width of letters and white space do not count.
         pseudonym : str, optional
-            Name to show in place of the team's, in a folder: 1 to 40 letters, and nobody else's name or pseudonym.
+            Name to show in place of the team's, in a folder. 1 to 40 letters, and nobody else's name or pseudonym.
         ranked : bool
-            False: the team's entries are shown without a rank (conflict of interest), in a folder.
+            Whether the team's entries have a rank, in a folder. Not with a conflict of interest.
 
         Returns
         -------
@@ -103,7 +103,8 @@ class ConnectedCompetition:
 
         sheet = read_sheet(Path(fact_sheet)) if isinstance(fact_sheet, str | Path) else fact_sheet
         if self._folder is not None:
-            return self._enter(Path(submission), phase, league, sheet, team, pseudonym, ranked)
+            wishes = {"league": league, "team": team, "pseudonym": pseudonym, "ranked": ranked}
+            return self._enter(Path(submission), phase, sheet, **wishes)
         info = self.info()
         if league not in info["leagues"]:
             raise UserError(f"There is no league '{league}' here; there are: {', '.join(info['leagues'])}.")
@@ -128,14 +129,7 @@ class ConnectedCompetition:
             return Receipt(**self._send(archive, upload))
 
     def _enter(
-        self,
-        submission: Path,
-        phase: str | None,
-        league: str,
-        sheet: Mapping[str, str] | None,
-        team: str | None,
-        pseudonym: str | None,
-        ranked: bool,
+        self, submission: Path, phase: str | None, sheet: Mapping[str, str] | None, **wishes: Any
     ) -> Receipt:
         """Enter a submission of any team into the folder's competition: its owner's word is enough."""
         from longshot.arena import queue
@@ -143,7 +137,7 @@ class ConnectedCompetition:
         from longshot.arena.server.server_context import ServerContext
         from longshot.arena.submission_check import dump_sheet
 
-        if team is None:
+        if wishes["team"] is None:
             raise UserError("A submission in a folder is a team's, and none is named", "name it with {team}")
         with ServerContext(Path(self._folder or "")) as context:
             phases = context.competition.phases
@@ -152,12 +146,9 @@ class ConnectedCompetition:
                 context.competition,
                 context.store,
                 submission,
-                team=team,
                 phase=phase or (taking or [phases[-1].name])[0],  # where none takes any, entering says so
-                league=league,
                 fact_sheet=dump_sheet(sheet) if sheet else None,
-                ranked=ranked,
-                pseudonym=pseudonym,
+                **wishes,
             )
             return uploads.receipt(context, number)
 
@@ -345,10 +336,12 @@ class ConnectedCompetition:
 
         Parameters
         ----------
-        phase, league : str, optional
-            The last phase with scores and the first league unless named.
+        phase : str, optional
+            Phase to show. Default: the last with scores.
+        league : str, optional
+            League to show. The command shows all unless one is named, this method the first.
         by : str, optional
-            Which submission of a team counts: last, best or selected.
+            Which submission of a team counts: last, best or selected. As the competition has it unless given.
         """
         return dict(self._client.ask("GET", "/board", query={"phase": phase, "league": league, "by": by}))
 

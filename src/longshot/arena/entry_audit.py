@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import io
 import json
-import math
 import shutil
 import zipfile
 import zlib
@@ -21,12 +20,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from longshot.arena import environments, queue, submission_check, submission_runs
+from longshot.arena import queue, submission_runs
 from longshot.arena.competition_data import CompetitionData
 from longshot.arena.inside.league import WEIGHTS
+from longshot.arena.local_competition import begin_trial
 from longshot.arena.result_pages import read_records
 from longshot.arena.settings import load
-from longshot.base import UserError, claim_folder, write_json
+from longshot.base import write_json
 from longshot.statistics import compare_paired
 
 SPARED = 4 << 10  # compressed bytes of the smallest pieces, which stay: names, messages, settings
@@ -90,12 +90,8 @@ def audit_entry(
     source = Path(submission)
     if str(submission).isdecimal():
         source = queue.archive_path(competition, int(str(submission))) / "submission.zip"
-    submission_check.check_size(source)
-    if out.exists():
-        raise UserError(f"{out} is there already", "choose a new folder with {out}")
-    claim_folder(out, "trial")
-    equipment, data = environments.equipment(competition), CompetitionData(competition)
-    code = submission_check.unpack(source, out / "code")
+    code, equipment = begin_trial(competition, source, out)
+    data = CompetitionData(competition)
     runs, replaced, tasks = list[AuditRun](), list[str](), list[float]()
     for variant in ("original", "noise", "shuffled"):
         altered = code
@@ -116,8 +112,7 @@ def audit_entry(
         scores = [score for record in records for score in record.normalized_accuracy]
         tasks = tasks or scores
         loss = compare_paired(scores, tasks).difference
-        half = None if loss.low is None or math.isnan(loss.low) else loss.mean - loss.low
-        runs.append(AuditRun(variant, float(np.mean(scores)), loss.mean, half, ""))
+        runs.append(AuditRun(variant, float(np.mean(scores)), loss.mean, loss.half, ""))
     for copy in ("code", "noise-code", "shuffled-code"):
         shutil.rmtree(out / copy, ignore_errors=True)
     losses = [run for run in runs if run.loss is None or run.loss - (run.half or 0.0) > MATTERS]

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import yaml
@@ -67,7 +65,7 @@ def write_kit(folder: str | Path, out: str | Path, *, force: bool = False) -> Pa
     files: dict[str, bytes] = {
         FILE: _settings(competition, names).encode(),
         PUBLIC_SECRET: f"{data.secret(phases[0])}\n".encode(),
-        "notebook.ipynb": _notebook().encode(),
+        "notebook.ipynb": template("notebook.ipynb").encode(),
     }
     for name in names:
         dataset, packed = data.dataset(name), io.BytesIO()
@@ -129,24 +127,3 @@ def _settings(competition: Competition, names: list[str]) -> str:
     settings["phases"] = {name: phase for name, phase in settings["phases"].items() if name in public}
     settings["domains"] = None
     return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-
-
-def _notebook() -> str:
-    """Make a notebook of a text whose cells begin with ``# %%``, those of prose with ``# %% [markdown]``."""
-    cells = []
-    for number, part in enumerate(template("kit_notebook.txt").split("# %%")[1:]):
-        prose = part.startswith(" [markdown]")
-        text = part.partition("\n")[2].strip()
-        cell: dict[str, Any] = {
-            "cell_type": "markdown" if prose else "code",
-            "id": f"cell-{number}",
-            "metadata": {},
-        }
-        cell |= {"source": text.splitlines(keepends=True)} | (
-            {} if prose else {"outputs": [], "execution_count": None}
-        )
-        cells.append(cell)
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    return (
-        json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
-    )

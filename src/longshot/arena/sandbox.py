@@ -237,15 +237,8 @@ def command(
             wall += ["--ro-bind", str(system.copy_of(path)), str(path)]
     wall += ["--perms", "0755", "--dir", "/etc", "--ro-bind", str(system.copy_of(Path("/etc"))), "/etc"]
     wall += _scratch("/tmp", limits)  # first: what is bound may lie below it
-    wall += [
-        "--perms",
-        "0755",
-        "--dir",
-        "/box",
-        "--symlink",
-        "/box/work/log.txt",
-        "/log.txt",
-    ]  # MetaDelta++ writes it
+    wall += ["--perms", "0755", "--dir", "/box"]
+    wall += ["--symlink", "/box/work/log.txt", "/log.txt"]  # MetaDelta++ writes it
     for mount_point, (original, resident) in copies.items():
         wall += [*_parents(mount_point), "--ro-bind", str(resident.copy_of(original)), str(mount_point)]
     for path in hidden:

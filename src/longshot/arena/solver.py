@@ -83,10 +83,10 @@ class Solver:
     @torch.no_grad()
     def seen(self, images: Tensor) -> Tensor:
         """Return images [n, 3, H, W] in 0…1 as the method wants them: vectors [n, d], or images for the network."""
-        pixels = as_bytes(images)
         if isinstance(self.method, ImageMethod):
-            return prepared(self._adaptable(), pixels)
-        return torch.cat([vectors(backbone, pixels) for backbone in self.backbones], 1)
+            backbone = self._adaptable()
+            return backbone.images(prepared(backbone.transform, images, backbone.device))
+        return torch.cat([vectors(backbone, images) for backbone in self.backbones], 1)
 
     @torch.no_grad()
     def scores(self, task: FittedTask, query: Tensor) -> Tensor:
@@ -150,32 +150,18 @@ def as_bytes(images: Tensor) -> NDArray[np.uint8]:
     return pixels
 
 
-def resized(transform: Preprocessing, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Resize bytes [n, H, W, 3] to what a backbone wants."""
-    return np.stack([transform.pixels(Image.fromarray(image)) for image in pixels])
+def prepared(transform: Preprocessing, images: Tensor, device: torch.device) -> Tensor:
+    """Bring images in 0…1 to the size, scale and shift of a network: [n, 3, H, W]."""
+    pixels = np.stack([transform.pixels(Image.fromarray(image)) for image in as_bytes(images)])
+    return transform.values(torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float())
 
 
-def scaled(transform: Preprocessing, pixels: NDArray[np.uint8], device: torch.device) -> Tensor:
-    """Convert bytes [n, H, W, 3] of the right size to float32 [n, 3, H, W] with a backbone's scale and shift."""
-    scale, shift = (torch.tensor(v, device=device).view(3, 1, 1) for v in (transform.scale, transform.shift))
-    return torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float().mul_(scale).add_(shift)
-
-
-def prepared(backbone: ModuleBackbone, pixels: NDArray[np.uint8]) -> Tensor:
-    """Return [n, 3, H, W] as the backbone's network takes them."""
-    return backbone.images(scaled(backbone.transform, resized(backbone.transform, pixels), backbone.device))
-
-
-def vectors(backbone: Backbone, pixels: NDArray[np.uint8]) -> Tensor:
+def vectors(backbone: Backbone, images: Tensor) -> Tensor:
     """Compute [n, d] in blocks of one shape, rounded to float16 as 'longshot embed' does: the same numbers."""
-    count, size = len(pixels), backbone.block
-    small = resized(backbone.transform, pixels)
-    small = np.concatenate([small, np.zeros((-count % size, *small.shape[1:]), np.uint8)])
-    blocks = [
-        backbone(scaled(backbone.transform, small[start : start + size], backbone.device))
-        for start in range(0, len(small), size)
-    ]
-    return torch.cat(blocks)[:count].half().float()
+    count, size = len(images), backbone.block
+    pixels = prepared(backbone.transform, images, backbone.device)
+    pixels = torch.cat([pixels, pixels.new_zeros(-count % size, *pixels.shape[1:])])
+    return torch.cat([backbone(block) for block in pixels.split(size)])[:count].half().float()
 
 
 def train_network(plan: dict[str, Any], generator: Generator, classes: int) -> tuple[Network, str]:
@@ -222,17 +208,14 @@ def _episodes(
     """Yield the episodes of every step."""
     from longshot.base import Episode
 
-    def prepare(images: Tensor) -> Tensor:
-        return scaled(transform, resized(transform, as_bytes(images)), device)
-
     episodes = []
     for task in generator(plan["steps"] * plan["batch"]):
         support, query = task.support_set, task.query_set
         order = torch.argsort(support[1], stable=True)
         episode = Episode(
-            prepare(support[0][order]),
+            prepared(transform, support[0][order], device),
             support[1][order].to(device),
-            prepare(query[0]),
+            prepared(transform, query[0], device),
             task.num_ways,
             query_label=query[1].to(device),
         )
@@ -249,7 +232,7 @@ def _batches(
     from longshot.training import ImageBatch
 
     for images, labels in generator(plan["steps"]):
-        yield ImageBatch(scaled(transform, resized(transform, as_bytes(images)), device), labels.to(device))
+        yield ImageBatch(prepared(transform, images, device), labels.to(device))
 
 
 def _images_only(backbone: Any, name: str) -> Backbone:

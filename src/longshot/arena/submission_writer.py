@@ -180,13 +180,13 @@ def make_submission(
     out : str or Path
         A new folder, or a zip where it ends in .zip.
     backbone : str, optional
-        Network that the method looks through; with ``train`` the network to train (cnn4 unless named).
-    train : str, optional
-        Way of training that ``meta_fit`` carries out, as in ``protonet`` or ``multiclass``.
+        Network that the method looks through; with ``train`` the network to train. Default: cnn4 with ``train``.
+    train : ALGORITHM, str, optional
+        Have meta_fit train the network, as in ``protonet`` or ``multiclass``.
     settings : mapping, optional
         Settings of the method, or with ``train`` of the training.
     league : str, optional
-        A submission that this league would refuse is not written.
+        Refuse what this league would refuse.
 
     Returns
     -------

@@ -160,6 +160,7 @@ class Bench:
         self.blobs = cache_dir("competitions", settings["id"])
         self.blobs.chmod(0o755)
         self.settings: dict[str, Any] = {}
+        self.job: dict[str, Any] = {}  # what it does now
         self._read(settings)
 
     def _read(self, settings: dict[str, Any]) -> None:
@@ -189,77 +190,81 @@ class Bench:
 
     def do(self, job: dict[str, Any]) -> tuple[str, bool]:
         """Do one run; return how it ended, and whether that was recorded as its end."""
-        query = {"worker": self.name, "attempt": job["attempt"]}
-        base = f"/work/runs/{job['run']}"
+        self.job, self.base = job, f"/work/runs/{job['run']}"
+        self.query = {"worker": self.name, "attempt": job["attempt"]}
         try:
             with tempfile.TemporaryDirectory(prefix=f"{_run_prefix()}{os.getpid()}-") as folder:
                 Path(folder).chmod(0o755)
                 run = Path(folder) / f"{job['submission']:06d}" / f"seed-{job['seed']}"
-                ending = self._run(job, run, base, query)
+                ending = self._run(run)
             return ending or "was cancelled, or taken over by another worker", ending is not None
         except Refusal as error:
             if error.status == 409:  # not ours any more
                 return "was cancelled, or taken over by another worker", False
             raise
         except UserError as error:
-            self._give_back(base, query, f"the worker stopped: {error}", counted=False)
+            self._give_back(f"the worker stopped: {error}", counted=False)
             raise
         except Exception as error:
             why = submission_runs.runner_failed(error)  # the queue goes on
-            self._give_back(base, query, why, counted=True)
+            self._give_back(why, counted=True)
             return why, False
         except BaseException:  # Ctrl-C
-            self._give_back(base, query, "the worker was stopped", counted=False)
+            self._give_back("the worker was stopped", counted=False)
             raise
 
-    def _run(self, job: dict[str, Any], folder: Path, base: str, query: dict[str, Any]) -> str | None:
+    def _run(self, folder: Path) -> str | None:
         """Do one run in ``folder``; return how it ended, None when it was no longer this worker's."""
         begun = time.monotonic()
         folder.mkdir(parents=True)
-        alive = self._alive(base, query, folder / "log.txt", job["phase"])
-        with submission_runs.signs_of_life(self.client.beat, alive) as lost_run:
+        with submission_runs.signs_of_life(self.client.beat, self._alive(folder / "log.txt")) as lost_run:
             self._read(self.client.ask("GET", "/work"))
-            outcome = self._outcome(job, folder, base, query, lost_run)
+            outcome = self._outcome(folder, lost_run)
             if lost_run.is_set():
                 return None
             for name in ("log.txt", "printed.txt", "answers.jsonl", "scores.json", "task_scores.json"):
                 if (folder / name).is_file():
                     content = (folder / name).read_bytes()
-                    self.client.ask("PUT", f"{base}/files/{name}", query=query, data=content)
+                    self._tell("PUT", f"files/{name}", data=content)
             ending = {"duration": time.monotonic() - begun, "reason": outcome.reason}
-            if not self.client.ask("POST", f"{base}/finish", query=query, body=ending)["held"]:
+            if not self._tell("POST", "finish", body=ending)["held"]:
                 return None
         if outcome.scores is None:
             return f"failed: {outcome.reason}"
         return f"scored {outcome.scores['overall']['normalized_accuracy']:.4f}"
 
-    def _outcome(
-        self, job: dict[str, Any], folder: Path, base: str, query: dict[str, Any], stop: threading.Event
-    ) -> RunOutcome:
-        files = job["files"]
+    def _outcome(self, folder: Path, stop: threading.Event) -> RunOutcome:
+        job, files = self.job, self.job["files"]
         digests = [blob["sha256"] for blob in (*files["training"], *files["images"], files["tasks"])]
         paths = {each: self.client.fetch(f"/work/blobs/{each}", self.blobs / each, each) for each in digests}
         caches = [path for path in cache_places() if path.exists()]
         data = FetchedData(self.competition, paths, files, [self.blobs, *caches, *self.client.private()])
         if job["kind"] == "score":
-            answers = self.client.fetch(f"{base}/answers", folder / "answers.jsonl", None, query=query)
+            answers = self.client.fetch(
+                f"{self.base}/answers", folder / "answers.jsonl", None, query=self.query
+            )
             if answers.parent != folder:
                 shutil.copyfile(answers, folder / "answers.jsonl")
             phase = self.competition.phase(job["phase"])
             return RunOutcome(score_run(data, phase, job["seed"], job["submission"], folder), None)
         archive = folder.parent / "submission.zip"
-        archive = self.client.fetch(f"{base}/archive", archive, job["archive"]["sha256"], query=query)
+        archive = self.client.fetch(
+            f"{self.base}/archive", archive, job["archive"]["sha256"], query=self.query
+        )
         claimed = Claim(*(job[name] for name in Claim._fields))
         return submission_runs.outcome(self.competition, data, claimed, archive, folder, stop, self.equipment)
 
-    def _give_back(self, base: str, query: dict[str, Any], why: str, *, counted: bool) -> None:
+    def _tell(self, method: str, path: str, **what: Any) -> Any:
+        return self.client.ask(method, f"{self.base}/{path}", query=self.query, **what)
+
+    def _give_back(self, why: str, *, counted: bool) -> None:
         body = {"why": one_line(why), "counted": counted}
         with suppress(UserError):  # its lease ends anyway
-            self.client.ask("POST", f"{base}/release", query=query, body=body)
+            self._tell("POST", "release", body=body)
 
-    def _alive(self, base: str, query: dict[str, Any], log: Path, phase: str) -> Callable[[], bool]:
+    def _alive(self, log: Path) -> Callable[[], bool]:
         """Make a check whether the run is still ours, which also sends the server what was printed since the last."""
-        client = self.client.hurried()
+        client, base, query, phase = self.client.hurried(), self.base, self.query, self.job["phase"]
         sent = 0
 
         def alive() -> bool:

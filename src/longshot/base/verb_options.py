@@ -118,7 +118,7 @@ def verb_options(
     Parameters
     ----------
     verb : str
-        A function of ``longshot``: ``"sample"``, ``"audit.leave_out_overlap"``.
+        A function of ``longshot``: ``"sample"``, ``"audit.leave_out_overlap"``; or a class's, ``"arena.Cup.submit"``.
     changes : mapping, optional
         Parameter → what the command line says otherwise, as ``click.option`` takes it, and ``flags``, its names. One
         that has a place in the signature becomes an option by being named here.
@@ -282,7 +282,14 @@ def _unpacked(tree: ast.Module, annotation: ast.expr) -> Iterator[tuple[str, str
 
 
 def _find(package: Path, name: str) -> tuple[ast.Module, ast.stmt]:
-    """Return the module and the definition of what a room exports under a name, by the lines of its stub."""
+    """Return the module and the definition of what a room exports under a name, by the lines of its stub.
+
+    Where ``package`` ends in a class, it is a method of that.
+    """
+    if package.name[0].isupper():
+        tree, owner = _find(package.parent, package.name)
+        methods = owner.body if isinstance(owner, ast.ClassDef) else []
+        return tree, next(each for each in methods if isinstance(each, ast.FunctionDef) and each.name == name)
     stub = package / "__init__.pyi"
     if stub.is_file():
         line = re.search(rf"^from \.([\w.]*) import (\w+) as {name}\b", stub.read_text("utf-8"), re.MULTILINE)
@@ -291,7 +298,7 @@ def _find(package: Path, name: str) -> tuple[ast.Module, ast.stmt]:
     path = package / "__init__.py" if package.is_dir() else package.with_suffix(".py")
     tree = _parsed(path)
     for node in reversed(tree.body):  # overloads stand before what they declare
-        if isinstance(node, ast.FunctionDef) and node.name == name:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
             return tree, node
     raise LookupError(f"{path} does not define {name}")
 
@@ -303,12 +310,16 @@ def _parsed(path: Path) -> ast.Module:
 
 def _value(default: ast.expr, tree: ast.Module) -> Any:
     """Return a default: a literal, or a constant of this module or of one that it imports from."""
+    if isinstance(default, ast.Lambda):  # of what is called, which is no option
+        return None
     if isinstance(default, ast.Name):
         for node in tree.body:
             if isinstance(node, ast.ImportFrom) and any(alias.name == default.id for alias in node.names):
                 return _value(default, _imported(node))
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == default.id:
-                return ast.literal_eval(node.value)
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                if ast.unparse(target) == default.id:
+                    return ast.literal_eval(node.value)
     return ast.literal_eval(default)
 
 

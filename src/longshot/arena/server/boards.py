@@ -300,33 +300,26 @@ def competition_info(context: ServerContext, person: Person) -> CompetitionInfo:
     moment = dt.datetime.now(dt.UTC)
     listed = zip(entry_rules.timetable(competition, moment), competition.phases, strict=True)
     phases = [
-        PhaseInfo(
-            **when._asdict(),
+        filled(
+            PhaseInfo,
+            {**dict(phase), **when._asdict()},
             per_day=0 if phase.practice else phase.per_day,
             total=0 if phase.practice else phase.total,
-            attempts_per_day=phase.attempts_per_day,
             scores_hidden=not entry_rules.scores_shown(phase, moment),
-            logs=phase.logs,
         )
         for when, phase in listed
     ]
     server = competition.server
-    return CompetitionInfo(
-        competition.title,
-        list(competition.leagues),
-        phases,
-        entry_rules.default_phase(competition, moment).name,
-        competition.ranks_by,
-        competition.fact_sheet,
-        list(competition.fact_fields),
-        server.registration,
-        uploads.upload_limit(context),
-        uploads.CHUNK,
-        competition.text(server.terms),
-        competition.text(server.rules),
-        competition.marks,
-        moment,
-        list(competition.pages),
-        list_weights(competition),
-        any(phase.public for phase in competition.phases),
+    return filled(
+        CompetitionInfo,
+        {**dict(competition), **dict(server), "marks": competition.marks, "now": moment},
+        phases=phases,
+        default_phase=entry_rules.default_phase(competition, moment).name,
+        upload_bytes=uploads.upload_limit(context),
+        chunk_bytes=uploads.CHUNK,
+        terms=competition.text(server.terms),
+        rules=competition.text(server.rules),
+        pages=list(competition.pages),
+        weights=list_weights(competition),
+        kit=any(phase.public for phase in competition.phases),
     )

@@ -188,12 +188,12 @@ def invite(
     ----------
     folder : str or Path
         The competition's folder.
-    role : str
-        ``participant`` or ``organiser``: a code for one account; ``worker``: a token for a machine.
+    role : {"participant", "organiser", "worker"}
+        What it is for. A participant or organiser gets a code for one account, a worker a token for a machine.
     name : str
         Name of a worker.
     days : int, optional
-        How long it lasts: 14 for codes and what the competition allows for tokens, unless given.
+        How long it lasts. Default: 14 for codes, and what the competition allows for tokens.
 
     Returns
     -------

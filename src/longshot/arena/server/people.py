@@ -332,11 +332,8 @@ def join_team(context: ServerContext, person: Person, *, code: Line) -> Team:
     with alone(context.store) as connection:
         _outside(connection, person)
         invitation = take_invitation(context, connection, code, "team")
-        number, most = int(invitation["team"]), context.competition.server.team_size
-        query = sa.select(sa.func.count()).select_from(members).where(members.c.team == number)
-        count = connection.execute(query).scalar_one()
-        if count >= most:
-            raise Refusal(409, f"The team has {count} members, and {most} are allowed.")
+        number = int(invitation["team"])
+        _check_size(context, connection, [number], 1)
         _join(connection, person, number, leads=False)
         _use(connection, invitation, person.account)
         record(connection, person, "team.join", f"team {number}")
@@ -349,14 +346,12 @@ def merge_team(context: ServerContext, person: Person, *, code: Line) -> Team:
     own, competition = _led(context, person), context.competition
     with alone(context.store) as connection:
         invitation = take_invitation(context, connection, code, "team")
-        number, most = int(invitation["team"]), competition.server.team_size
+        number = int(invitation["team"])
         if number == own:
             raise Refusal(409, "That is your own team", "bring the invitation of another")
         if entry_rules.times(competition.final, dt.datetime.now(dt.UTC)).state != "coming":
             raise Refusal(409, f"The phase '{competition.final.name}' has begun, and teams merge before it.")
-        together = sa.select(sa.func.count()).select_from(members).where(members.c.team.in_((own, number)))
-        if (count := connection.execute(together).scalar_one()) > most:
-            raise Refusal(409, f"Together the teams have {count} members, and {most} are allowed.")
+        _check_size(context, connection, [own, number])
         moved = {"team": number}
         connection.execute(members.update().where(members.c.team == own).values(**moved, leads=False))
         connection.execute(submissions.update().where(submissions.c.team == own).values(**moved))
@@ -440,6 +435,15 @@ def set_ranked(context: ServerContext, person: Person, number: int, *, ranked: b
             connection, person, "team.ranked", f"team {number}", {"ranked": before.ranked}, {"ranked": ranked}
         )
     return team(context, number)
+
+
+def _check_size(context: ServerContext, connection: Connection, numbers: list[int], further: int = 0) -> None:
+    """Refuse a team of more members than are allowed: those of some teams and ``further`` ones."""
+    inside = sa.select(sa.func.count()).select_from(members).where(members.c.team.in_(numbers))
+    count, most = connection.execute(inside).scalar_one(), context.competition.server.team_size
+    if count + further > most:
+        have = "The team has" if further else "Together the teams have"
+        raise Refusal(409, f"{have} {count} members, and {most} are allowed.")
 
 
 def _use(connection: Connection, invitation: dict[str, Any], account: int | None) -> None:
