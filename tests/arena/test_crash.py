@@ -7,11 +7,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from forked import ForkedProcess, ForkServer
 from longshot.arena import Competition, connect, queue, submission_runs, worker
+from longshot.arena.competition_data import BlobStore
 from longshot.arena.database_tables import runs
 from longshot.arena.store import Store
 from longshot.arena.worker import LocalClient
@@ -186,6 +189,28 @@ def test_a_lost_run_is_ended_and_not_run_to_its_end(competition, store, submissi
     with pytest.raises(KeyboardInterrupt):
         worker.work(LocalClient(competition.folder, lease=0.4), tell=stop_after_one)
     assert lines == [f"submission {number}, seed 1: was cancelled, or taken over by another worker"]
+
+
+def test_a_claimed_run_gives_signs_of_life_while_its_tasks_are_drawn(
+    competition, store, submission, monkeypatch
+):
+    """That may take longer than the lease: the run would be another worker's before it began."""
+    enter(competition, store, submission())
+    real, signs = BlobStore.files, []
+
+    def last_sign() -> float:
+        return store.rows(sa.select(runs.c.seen))[0]["seen"]
+
+    def slow(self: BlobStore, *arguments: Any) -> Any:
+        begun = last_sign()
+        while last_sign() == begun:  # without signs this would end in the test's timeout
+            time.sleep(0.02)
+        signs.append(last_sign() - begun)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(BlobStore, "files", slow)
+    assert LocalClient(competition.folder, lease=0.4).ask("POST", "/work/claim", body={"worker": "w"})["job"]
+    assert len(signs) == 1 and signs[0] > 0
 
 
 def test_a_fault_of_the_runner_does_not_stop_the_queue(competition, store, submission, monkeypatch, capsys):

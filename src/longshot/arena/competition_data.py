@@ -7,8 +7,8 @@ lie in ``data/blobs`` under their SHA-256, and only workers may ask for them.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-import os
 import re
 import threading
 from collections.abc import Sequence
@@ -346,13 +346,10 @@ class BlobStore:
             data = self._opened(competition)
             images = self._images(data, phase)
             tasks = data.test_tasks(phase, seed, submission)
-            text = self.folder / f".tasks-{os.getpid()}.json"
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_text(text, dump_tasks(tasks))
-            try:
-                return RunFiles(*images, self._keep("tasks.json", text))
-            finally:
-                text.unlink()
+            text = dump_tasks(tasks)
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            write_text(self.folder / digest, text)
+            return RunFiles(*images, Blob("tasks.json", digest, len(text.encode())))
 
     def _images(self, data: CompetitionData, phase: Phase) -> tuple[list[Blob], list[Blob]]:
         """Return the blobs that a phase trains on, and those it tests on."""
@@ -365,14 +362,8 @@ class BlobStore:
         if folder is None:
             return []
         with self._lock:
-            files = {
-                path.relative_to(folder).as_posix(): path
-                for path in sorted(folder.rglob("*"))
-                if path.is_file()
-            }
-            return [
-                self._keep(name, path) for name, path in files.items() if not Path(name).name.startswith(".")
-            ]
+            paths = sorted(path for path in folder.rglob("[!.]*") if path.is_file())
+            return [self._keep(path.relative_to(folder).as_posix(), path) for path in paths]
 
     def _keep(self, name: str, path: Path) -> Blob:
         """Link a file under its hash, which is computed once per state of the file; return it as a blob."""
@@ -386,8 +377,7 @@ class BlobStore:
             digest = noted["sha256"] if noted["stamp"] == stamp else None
         if digest is None:
             digest = hash_file(path)
-            if not path.name.startswith("."):
-                write_json(note, {"sha256": digest, "stamp": stamp})
+            write_json(note, {"sha256": digest, "stamp": stamp})
         with contextlib.suppress(FileExistsError):
             (self.folder / digest).hardlink_to(path)
         return Blob(name, digest, stat.st_size)

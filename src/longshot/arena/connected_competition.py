@@ -122,9 +122,13 @@ class ConnectedCompetition:
                     f"The submission has {size / 2**20:,.1f} MB, at most {most / 2**20:,.1f} are allowed",
                     "make it smaller",
                 )
-            wish = {"size": size, "sha256": digest, "name": _zip_name(submission), "league": league}
-            optional = {"phase": phase, "fact_sheet": None if sheet is None else dict(sheet)}
-            wish |= {key: value for key, value in optional.items() if value is not None}
+            wish: dict[str, Any] = {
+                "size": size,
+                "sha256": digest,
+                "name": _zip_name(submission),
+                "league": league,
+            }
+            wish |= {"phase": phase, "fact_sheet": None if sheet is None else dict(sheet)}
             upload = self._client.ask("POST", "/uploads", body=wish)
             return Receipt(**self._send(archive, upload))
 

@@ -182,8 +182,6 @@ class PhaseTimes(NamedTuple):
     state: PhaseState
     start: dt.datetime | None  # UTC; None: since ever
     end: dt.datetime | None  # UTC, not included; None: for ever
-    practice: bool
-    submissions: bool  # whether it takes any at all
 
 
 def times(phase: Phase, moment: dt.datetime) -> PhaseTimes:
@@ -195,7 +193,7 @@ def times(phase: Phase, moment: dt.datetime) -> PhaseTimes:
         state = "coming"
     elif end is not None and moment >= end:
         state = "over"
-    return PhaseTimes(phase.name, state, start, end, phase.practice, phase.submissions)
+    return PhaseTimes(phase.name, state, start, end)
 
 
 def timetable(competition: Competition, moment: dt.datetime | None = None) -> list[PhaseTimes]:

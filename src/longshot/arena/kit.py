@@ -6,8 +6,6 @@ give in its public phase: the same tasks, the same sandbox.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import tempfile
 import zipfile
 from pathlib import Path
@@ -19,7 +17,8 @@ from longshot.arena.competition_data import PUBLIC_SECRET, CompetitionData
 from longshot.arena.environments import list_weights
 from longshot.arena.new_competition import BASELINES, write_baseline
 from longshot.arena.settings import FILE, Competition, load, template
-from longshot.base import OutputKind, UserError, atomic, claim_output
+from longshot.arena.submission_check import write_zip
+from longshot.base import OutputKind, UserError, atomic, claim_output, hash_file
 
 OWN = "Apache-2.0, drawn by Longshot"  # the licence of toybox
 
@@ -62,47 +61,43 @@ def write_kit(folder: str | Path, out: str | Path, *, force: bool = False) -> Pa
     names = list(dict.fromkeys(name for phase in phases for name in (*phase.train, *phase.test)))
     licences = {name: _licence(competition, name) for name in names}
     data = CompetitionData(competition)
-    files: dict[str, bytes] = {
-        FILE: _settings(competition, names).encode(),
-        PUBLIC_SECRET: f"{data.secret(phases[0])}\n".encode(),
-        "notebook.ipynb": template("notebook.ipynb").encode(),
+    pages = {f"pages/{title.replace('/', '-')}.md": file for title, file in competition.pages.items()}
+    texts = {
+        FILE: _settings(competition, names),
+        PUBLIC_SECRET: f"{data.secret(phases[0])}\n",
+        "notebook.ipynb": template("notebook.ipynb"),
+        **{name: competition.text(file) for name, file in pages.items()},
     }
-    for name in names:
-        dataset, packed = data.dataset(name), io.BytesIO()
-        labels = np.repeat(np.array(dataset.class_ids), dataset.sizes)
-        np.savez_compressed(packed, images=data.pixels(name), labels=labels)
-        files[f"data/{name}.npz"] = packed.getvalue()
     if competition.requirements:
-        files[competition.requirements] = (competition.folder / competition.requirements).read_bytes()
-    for title, file in competition.pages.items():
-        files[f"pages/{title}.md"] = competition.text(file).encode()
+        texts[competition.requirements] = competition.text(competition.requirements)
     with tempfile.TemporaryDirectory() as scratch:
+        kit = Path(scratch, "kit")
+        (kit / "data").mkdir(parents=True)
+        rows = []
+        for name in names:
+            dataset, path = data.dataset(name), kit / "data" / f"{name}.npz"
+            labels = np.repeat(np.array(dataset.class_ids), dataset.sizes)
+            np.savez_compressed(path, images=data.pixels(name), labels=labels)
+            facts = f"{len(dataset):,} | {len(dataset.class_ids)} | {licences[name]} | `{hash_file(path)}`"
+            rows.append(f"| `data/{name}.npz` | {facts} |")
         for baseline in BASELINES:
             if baseline != "metadelta":  # which begins with learned weights
-                code = write_baseline(baseline, Path(scratch, baseline))
-                for path in sorted(code.rglob("*")):
-                    if path.is_file():
-                        files[f"baselines/{path.relative_to(scratch).as_posix()}"] = path.read_bytes()
-    lent = [f"- `{name}`, {size:,} bytes" for name, size in list_weights(competition)]
-    files["README.md"] = (
-        template("kit.md")
-        .format(
+                write_baseline(baseline, kit / "baselines" / baseline)
+        lent = [f"- `{name}`, {size:,} bytes" for name, size in list_weights(competition)]
+        texts["README.md"] = template("kit.md").format(
             title=competition.title,
             leagues=", ".join(competition.leagues),
+            shape=competition.shape,
+            limits=phases[0].limits,
+            pages=f"The organisers' pages: {', '.join(pages)}." if pages else "",
             weights="\n".join(lent) or "None: a submission brings what it needs.",
-            data="\n".join(
-                f"| `data/{name}.npz` | {len(data.dataset(name)):,} | {len(data.dataset(name).class_ids)} | "
-                f"{licences[name]} | `{hashlib.sha256(files[f'data/{name}.npz']).hexdigest()}` |"
-                for name in names
-            ),
+            data="\n".join(rows),
         )
-        .encode()
-    )
-    with atomic(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in sorted(files.items()):
-            entry = zipfile.ZipInfo(f"kit/{name}")
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+        for name, text in texts.items():
+            (kit / name).parent.mkdir(parents=True, exist_ok=True)
+            (kit / name).write_text(text, encoding="utf-8")
+        with atomic(out) as temporary:
+            write_zip(Path(scratch), temporary)
     return out
 
 

@@ -388,16 +388,9 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
         numbers = [
             plus_minus(part.mean, telling(part.half), "plain", 3) for part in (each.intrinsic, each.modelling)
         ]
-        rows.append(
-            [
-                each.dataset,
-                *ends,
-                f"{best:.3f}",
-                f"{worst:.3f}",
-                numbers[0],
-                numbers[1] if count > 1 else "–",
-            ]
-        )
+        if count == 1:
+            numbers[1] = "–"
+        rows.append([each.dataset, *ends, f"{best:.3f}", f"{worst:.3f}", *numbers])
     note = (
         f"Over all {count} {'entry' if count == 1 else 'entries'} of the phase and all their runs. Intrinsic: what "
         "the best entry leaves (1 − best), for 1 can be reached. Modelling: how much the choice of method matters "

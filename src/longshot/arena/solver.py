@@ -161,7 +161,7 @@ def vectors(backbone: Backbone, images: Tensor) -> Tensor:
     count, size = len(images), backbone.block
     pixels = prepared(backbone.transform, images, backbone.device)
     pixels = torch.cat([pixels, pixels.new_zeros(-count % size, *pixels.shape[1:])])
-    return torch.cat([backbone(block) for block in pixels.split(size)])[:count].half().float()
+    return torch.cat([backbone(block) for block in torch.split(pixels, size)])[:count].half().float()
 
 
 def train_network(plan: dict[str, Any], generator: Generator, classes: int) -> tuple[Network, str]:

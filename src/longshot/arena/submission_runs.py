@@ -156,16 +156,8 @@ def _score(
     scored = score_answers([task.truth for task in tasks], answers)
     write_record(folder, tasks, scored)
     scores = summarize(scored, lambda values: mean_interval(values).half)
-    scores |= {
-        "phase": phase.name,
-        "seed": seed,
-        "official": facts["official"],
-        "isolation": competition.isolation,
-        "pools": competition.pools,
-        "draws": competition.draws,
-        "meta_training_seconds": facts["meta_training_seconds"],
-        "duration": facts["duration"],
-    }
+    marked = {name: getattr(competition, name) for name in ("isolation", "pools", "draws")}
+    scores |= {"phase": phase.name, "seed": seed, **marked, **facts}
     write_text(folder / "detailed_results.html", details_page(run_title(folder), scores))
     write_json(folder / "scores.json", scores)
     return scores

@@ -124,23 +124,13 @@ def clear_leftovers() -> None:
     prefix = _run_prefix()
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         process = folder.name.removeprefix(prefix).partition("-")[0]
-        if process.isdigit() and not _is_alive(int(process)):
+        if process.isdigit() and not Path("/proc", process).exists():
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run_prefix() -> str:
     """Return how folders of runs on this machine begin; containers that share a disk differ in their host name."""
     return f"longshot-run-{re.sub(r'[^A-Za-z0-9]', '', socket.gethostname())[:30]}-"
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 class Bench:

@@ -1,9 +1,7 @@
 """Fine-tuning: a network trained on batches of all training classes; for every task only a last layer is fitted."""
 
-import torch
-import torch.nn.functional as F
 from api import MetaLearner
-from helpers import DEVICE, BestLearner, SavedLearner, Scored, backbone, descend, embed, settings
+from helpers import DEVICE, BestLearner, SavedLearner, Scored, backbone, descend, embed, settings, train
 from torch import nn
 
 SETTINGS = settings(__file__)
@@ -14,19 +12,10 @@ class MyMetaLearner(MetaLearner):
         learner, total = MyLearner(), SETTINGS["train_steps"]
         network = learner.module
         head = nn.Linear(network.dim, self.train_classes).to(DEVICE)
-        optimiser = torch.optim.Adam([*network.parameters(), *head.parameters()], SETTINGS["lr"])
+        parameters = [*network.parameters(), *head.parameters()]
         best = BestLearner(learner, meta_valid_generator, SETTINGS)
-        network.train()
-        for step, (images, labels) in enumerate(meta_train_generator(total)):
-            scores = head(network(images))
-            loss = F.cross_entropy(scores, labels.to(DEVICE))
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            if step % 100 == 0:
-                self.log((images, labels), scores.detach().argmax(1).cpu().numpy(), loss.item())
-            best.after(step + 1, total)
-        return best.chosen()
+        passes = ((batch, head(network(batch[0])), batch[1]) for batch in meta_train_generator(total))
+        return train(self, learner, parameters, passes, best, SETTINGS["lr"], total)
 
 
 class MyLearner(SavedLearner):

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from longshot.arena.inside.blind_tasks import score_task
+from longshot.base import prototypes
 from longshot.models import Network, get_network, load_backbone
 
 SIDE = int(os.environ.get("IMAGE_SIZE", "128"))  # of the competition's images, told by its host
@@ -91,15 +92,9 @@ def load(module: nn.Module, folder: str) -> nn.Module:
     return module.to(DEVICE)
 
 
-def means(features: Tensor, labels: Tensor, ways: int) -> Tensor:
-    """Compute the class means [N, d]."""
-    chosen = F.one_hot(labels.to(features.device), ways).to(features.dtype)
-    return chosen.T @ features / chosen.sum(0).unsqueeze(1)
-
-
 def prototype_scores(support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
     """Return −‖q − p_w‖² as scores [n, N]."""
-    return -torch.cdist(query, means(support, labels, ways)).square()
+    return -torch.cdist(query, prototypes(support, labels.to(support.device), ways)).square()
 
 
 def matching_scores(support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
@@ -234,6 +229,29 @@ def _with_images(task: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return changed
 
 
+def train(
+    meta_learner: MetaLearner,
+    learner: SavedLearner,
+    parameters: Iterable[Tensor],
+    passes: Iterable[tuple[Any, Tensor, Tensor]],
+    best: BestLearner,
+    rate: float,
+    total: int,
+) -> SavedLearner:
+    """Train by cross-entropy, a step for each of ``total`` passes (data, scores, labels); return the best learner."""
+    optimiser = torch.optim.Adam(parameters, rate)
+    learner.module.train()
+    for step, (data, scores, labels) in enumerate(passes):
+        loss = F.cross_entropy(scores, labels.to(DEVICE))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        if step % 100 == 0:
+            meta_learner.log(data, scores.detach().argmax(1).cpu().numpy(), loss.item())
+        best.after(step + 1, total)
+    return best.chosen()
+
+
 class EpisodicMetaLearner(MetaLearner):
     """Trains a network on tasks: cross-entropy of ``learner.scores`` on the queries, one task a step."""
 
@@ -243,24 +261,16 @@ class EpisodicMetaLearner(MetaLearner):
     def meta_fit(self, meta_train_generator, meta_valid_generator):  # type: ignore[no-untyped-def]
         learner, total = self.learner(), self.settings["train_tasks"]
         network = learner.module
-        optimiser = torch.optim.Adam(network.parameters(), self.settings["lr"])
-        best = BestLearner(learner, meta_valid_generator, self.settings)
-        network.train()
-        for step, task in enumerate(meta_train_generator(total)):
+
+        def answered(task):  # type: ignore[no-untyped-def]
             support, labels, _ = task.support_set
             query, truth, _ = task.query_set
-            features = network(torch.cat([support, query]))
-            scores = self.learner.scores(
-                features[: len(support)], labels, features[len(support) :], task.num_ways
-            )
-            loss = F.cross_entropy(scores, truth.to(DEVICE))
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            if step % 100 == 0:
-                self.log(task, scores.detach().argmax(1).cpu().numpy(), loss.item())
-            best.after(step + 1, total)
-        return best.chosen()
+            features = network(torch.cat([support, query])).split([len(support), len(query)])
+            return task, self.learner.scores(features[0], labels, features[1], task.num_ways), truth
+
+        best = BestLearner(learner, meta_valid_generator, self.settings)
+        passes = map(answered, meta_train_generator(total))
+        return train(self, learner, network.parameters(), passes, best, self.settings["lr"], total)
 
 
 class EpisodicLearner(SavedLearner):

@@ -25,7 +25,10 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from .rooms import Rooms
 
 READY, CLEAN, STOP = b"ready", b"clean", b"stop"
 TRAIN, TASK = b"train", b"task"
@@ -44,16 +47,6 @@ LIBRARIES = {
 }
 # what a process does: whether it trains, its descriptors → exit code
 Work: TypeAlias = Callable[[bool, tuple[int, ...]], int]
-
-
-class Starter(Protocol):
-    """Starts processes behind walls, and ends them with all that they left."""
-
-    def start(
-        self, work: Callable[[], int], trains: bool, descriptors: Sequence[int], ended: int | None
-    ) -> int: ...
-
-    def clean(self, process: int, trains: bool) -> None: ...
 
 
 class Forks:
@@ -154,14 +147,14 @@ def _stop(*_: object) -> None:
     raise _Stopped
 
 
-def serve(control: socket.socket, starter: Starter, work: Work) -> None:
+def serve(control: socket.socket, starter: Forks | Rooms, work: Work) -> None:
     """Start and end processes as the organiser asks, until he hangs up."""
     control.send(READY)
     while _serve_once(control, starter, work):  # whose variables are gone before the next process is forked
         pass
 
 
-def _serve_once(control: socket.socket, starter: Starter, work: Work) -> bool:
+def _serve_once(control: socket.socket, starter: Forks | Rooms, work: Work) -> bool:
     kind, received, _, _ = socket.recv_fds(control, 64, 4)
     if not kind:
         return False

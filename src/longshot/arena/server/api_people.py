@@ -6,6 +6,7 @@ import json
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from longshot import __version__
 from longshot.arena.client import Receipt
 from longshot.arena.kit import write_kit
 from longshot.arena.policy import Person, Refusal, not_there, permit
@@ -92,11 +93,6 @@ def register(
     return Registered(account, account.state == "pending")
 
 
-def reset_password(context: ServerContext, person: Person, *, code: Line, password: Line) -> people.Account:
-    """Set a new password with a link that an organiser made."""
-    return people.reset_password(context, code=code, password=password)
-
-
 def log_in(context: ServerContext, person: Person, *, name: Line, password: Line) -> Begun:
     """Log in."""
     if person.session is not None:  # another session begins: the old one ends
@@ -124,7 +120,7 @@ def read_kit(context: ServerContext, person: Person) -> FileAnswer:
     competition = context.competition
     texts = [competition.text(name) for name in competition.pages.values()]
     folder = context.folder / "data"
-    path = folder / f"kit-{hash_text(competition.model_dump_json(), *texts)[:16]}.zip"
+    path = folder / f"kit-{hash_text(__version__, competition.model_dump_json(), *texts)[:16]}.zip"
     if not path.is_file():
         folder.mkdir(exist_ok=True)
         for former in folder.glob("kit-*.zip"):
@@ -149,7 +145,7 @@ PUBLIC_OPERATIONS: list[Operation] = [
     get("/rescorings", "competition.read", organising.rescorings, steady=True),
     post("/accounts", "account.register", register, costly=True),
     post("/session", "session.begin", log_in, answer=Me, costly=True),
-    post("/password", "account.register", reset_password, costly=True),
+    post("/password", "account.register", people.reset_password, costly=True),
     delete("/session", "session.end", log_out, answer=None),
     get("/me", "account.read", me),
     post("/me/password", "account.change", change_password, answer=Me, costly=True),

@@ -45,12 +45,8 @@ def send_notices(context: ServerContext) -> int:
         ).all()
     lines = [f"Announcement: {title}" for _, title in announced]
     lines += [f"Submission {number} of {team}: {state}" for _, number, team, state in happened]
-    after = [
-        *(
-            max([number, *(row[0] for row in rows)])
-            for number, rows in zip(before, (happened, announced), strict=True)
-        )
-    ]
+    news = zip(before, (happened, announced), strict=True)
+    after = [max([number, *(row[0] for row in rows)]) for number, rows in news]
     if lines and not _post(address, f"{context.competition.title}\n" + "\n".join(lines)):
         return 0
     if after != before or not cursor:

@@ -184,6 +184,8 @@ def schema(kind: Any, shared: dict[str, Any]) -> dict[str, Any]:
 
 
 PROBLEM = "application/problem+json"
+_CONTENT = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_REFUSED = {"description": "It was not carried out.", "content": _CONTENT}
 _KINDS = {"int": {"type": "integer"}, "str": {"type": "string"}}
 
 
@@ -239,7 +241,7 @@ def _operation(operation: Operation, shared: dict[str, Any]) -> dict[str, Any]:
             {"name": name, "in": "path", "required": True, "schema": _KINDS[kind]}
             for name, kind in operation.parameters.items()
         ],
-        "responses": {"200": _answer(operation, shared), "default": _problem()},
+        "responses": {"200": _answer(operation, shared), "default": _REFUSED},
     }
     if "visitor" not in rule.roles:
         description["security"] = [{"token": []}] if not rule.session else []
@@ -262,11 +264,6 @@ def _answer(operation: Operation, shared: dict[str, Any]) -> dict[str, Any]:
         return {"description": "Done.", "content": {"application/json": {"schema": {"type": "object"}}}}
     content = {"application/json": {"schema": schema(operation.answer, shared)}}
     return {"description": "The answer.", "content": content}
-
-
-def _problem() -> dict[str, Any]:
-    content = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {"description": "It was not carried out.", "content": content}
 
 
 def _model(model: type[Record]) -> dict[str, Any]:

@@ -56,13 +56,6 @@ def resetting(request: PageRequest, problem: str = "") -> str:
     return page(request, "reset", "A new password", problem=problem, code=code)
 
 
-def reset(request: PageRequest) -> Move:
-    """Set a new password."""
-    password = request.form.get("password", "")
-    people.reset_password(request.context, code=form_field(request, "code"), password=password)
-    return Move("/login")
-
-
 def signing_in(request: PageRequest, problem: str = "") -> str:
     """Show the form to sign in; ``next`` says where it leads to."""
     after = request.form.get("next") or request.query.get("next", "/")
@@ -146,6 +139,7 @@ def home(request: PageRequest, problem: str = "") -> str:
         counts=[count(info.phases, "phase"), f"leagues: {', '.join(info.leagues)}"],
         info=info,
         limits={phase.name: phase.limits for phase in context.competition.phases},
+        qualifying=getattr(context.competition.qualifying, "name", ""),
         announcements=request.do(organising.list_announcements),
         queue=request.do(boards.queue_state),
         notes=entry_rules.undated(context.competition) if person.role == "organiser" else [],
@@ -202,7 +196,7 @@ PEOPLE_PAGES = [
     show("/login", "session.begin", signing_in),
     take("/login", "session.begin", sign_in, signing_in, password=True),
     show("/reset", "account.register", resetting),
-    take("/reset", "account.register", reset, resetting, password=True),
+    send("/reset", people.reset_password, resetting, "/login", password=True),
     send("/logout", api_people.log_out, signing_in, "/"),
     show("/account", "token.list", account),
     send("/account/password", api_people.change_password, account, "/account", password=True),

@@ -142,7 +142,7 @@ def register(
 def take_invitation(context: ServerContext, connection: Connection, code: str, kind: str) -> dict[str, Any]:
     """Return an invitation that may still be used; the caller marks it as used in the same transaction."""
     query = sa.select(invitations).where(
-        invitations.c.hash == context.hashed(code), invitations.c.kind == kind
+        invitations.c.hash == context.hashed(code.strip()), invitations.c.kind == kind
     )
     row = connection.execute(query).mappings().first()
     if row is None or row["used"] is not None or row["expires"] <= now():
@@ -189,7 +189,9 @@ def invite_to_password(context: ServerContext, person: Person, number: int) -> I
     )
 
 
-def reset_password(context: ServerContext, *, code: str, password: str) -> Account:
+def reset_password(
+    context: ServerContext, person: Person = VISITOR, *, code: Line, password: Line
+) -> Account:
     """Set a new password with an organiser's link; all sessions of the account end."""
     credentials.check_password(password)
     with context.hashing:
@@ -201,7 +203,7 @@ def reset_password(context: ServerContext, *, code: str, password: str) -> Accou
         connection.execute(own.values(password=digest, rights=accounts.c.rights + 1))
         credentials.end_sessions(connection, number)
         _use(connection, invitation, number)
-        record(connection, VISITOR._replace(account=number), "account.reset", f"account {number}")
+        record(connection, person._replace(account=number), "account.reset", f"account {number}")
     return account(context, number)
 
 

@@ -93,10 +93,7 @@ def list_submissions(
     limit: int = 50,
 ) -> SubmissionList:
     """List a team's submissions, newest first, up to ``before``; ``every`` team's for organisers."""
-    if every:
-        permit(person, "submission.every")
-    else:
-        permit(person, "submission.list")
+    permit(person, "submission.every" if every else "submission.list")
     which: list[Any] = [sa.true()]
     if not every:
         which += [submissions.c.team == person.team, submissions.c.deleted.is_(None)]

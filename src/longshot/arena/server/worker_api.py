@@ -27,7 +27,7 @@ from longshot.arena.queue import Claim, archive_path
 from longshot.arena.result_pages import details_page
 from longshot.arena.server.server_context import AttemptNumber, Line, LongText, Offset, ServerContext
 from longshot.arena.server.submissions import live_log
-from longshot.arena.submission_runs import publish_run
+from longshot.arena.submission_runs import publish_run, signs_of_life
 from longshot.base import UserError, hash_file, write_json, write_text
 
 FILES: dict[str, int] = {  # what a run may bring back → most bytes
@@ -63,18 +63,6 @@ class WorkSettings(NamedTuple):
     settings: dict[str, Any]
     requirements: str
     weights: list[Blob]  # that every submission may read
-
-
-class StillHeld(NamedTuple):
-    """Whether a run is this worker's."""
-
-    held: bool
-
-
-class Stored(NamedTuple):
-    """Bytes of a log that are there."""
-
-    bytes: int
 
 
 def work_settings(context: ServerContext, person: Person) -> WorkSettings:
@@ -119,10 +107,11 @@ def claim_job(context: ServerContext, person: Person, *, worker: Line) -> Claimi
     claimed = queue.claim(context.store, name, math.inf if context.lease is None else context.lease)
     if claimed is None:
         return Claiming(None)
+    lease = queue.LEASE if context.lease is None else context.lease
     try:
-        files = context.blobs.files(
-            competition, competition.phase(claimed.phase), claimed.seed, claimed.submission
-        )
+        with signs_of_life(lease / 4, lambda: queue.alive(context.store, claimed, name)):  # tasks are drawn
+            phase = competition.phase(claimed.phase)
+            files = context.blobs.files(competition, phase, claimed.seed, claimed.submission)
         archive = None if claimed.kind == "score" else archive_blob(context, claimed.submission)
         return Claiming(Job(*claimed, queue.LEASE, archive, files))
     except (UserError, OSError) as error:
@@ -158,11 +147,11 @@ def held_claim(
 
 def beat(
     context: ServerContext, person: Person, run: int, *, attempt: AttemptNumber, worker: Line
-) -> StillHeld:
+) -> dict[str, bool]:
     """Record a sign of life; not held when the run was cancelled, or another worker took it over."""
     permit(person, "work.write")
     claimed = Claim(run, 0, 0, "", "", attempt)
-    return StillHeld(queue.alive(context.store, claimed, worker_name(person, worker)))
+    return {"held": queue.alive(context.store, claimed, worker_name(person, worker))}
 
 
 def archive_blob(context: ServerContext, submission: int) -> Blob:
@@ -199,17 +188,17 @@ def append_log(
     worker: Line,
     offset: Offset,
     data: bytes,
-) -> Stored:
+) -> dict[str, int]:
     """Append what a run printed since the last time; return the bytes that are there. Nothing in hidden phases."""
     claimed = held_claim(context, person, "work.write", run, attempt, worker)
     if context.competition.phase(claimed.phase).logs == "system":
-        return Stored(0)
+        return {"bytes": 0}
     path = live_log(archive_path(context.competition, claimed.submission), claimed.seed, attempt)
     size = path.stat().st_size if path.is_file() else 0
     if offset != size or size >= LIVE:
-        return Stored(size)
+        return {"bytes": size}
     with path.open("ab") as out:
-        return Stored(size + out.write(data[: LIVE - size]))
+        return {"bytes": size + out.write(data[: LIVE - size])}
 
 
 def put_file(
@@ -246,14 +235,14 @@ def finish_job(
     worker: Line,
     duration: float,
     reason: LongText | None = None,
-) -> StillHeld:
+) -> dict[str, bool]:
     """Record the end of a run, once; told again, it is held still. The score is read from scores.json."""
     permit(person, "work.write")
     name = worker_name(person, worker)
     done = (runs.c.id == run, runs.c.attempt == attempt, runs.c.worker == name)
     ended = sa.select(runs.c.id).where(*done, runs.c.state.in_(("scored", "failed")))
     if context.store.rows(ended):
-        return StillHeld(True)
+        return {"held": True}
     claimed = held_claim(context, person, "work.write", run, attempt, worker)
     folder = _attempt_folder(context, claimed)
     folder.mkdir(exist_ok=True, mode=0o700)
@@ -288,7 +277,7 @@ def finish_job(
         reason=None if reason is None else readable(reason)[:8000],
         publish=publish,
     )
-    return StillHeld(recorded)
+    return {"held": recorded}
 
 
 def release_job(
