@@ -244,8 +244,8 @@ class Bench:
         claimed = Claim(*(job[name] for name in Claim._fields))
         return submission_runs.outcome(self.competition, data, claimed, archive, folder, stop, self.equipment)
 
-    def _tell(self, method: str, path: str, **what: Any) -> Any:
-        return self.client.ask(method, f"{self.base}/{path}", query=self.query, **what)
+    def _tell(self, method: str, path: str, **content: Any) -> Any:
+        return self.client.ask(method, f"{self.base}/{path}", query=self.query, **content)
 
     def _give_back(self, why: str, *, counted: bool) -> None:
         body = {"why": one_line(why), "counted": counted}

@@ -288,8 +288,7 @@ def _find(package: Path, name: str) -> tuple[ast.Module, ast.stmt]:
     """
     if package.name[0].isupper():
         tree, owner = _find(package.parent, package.name)
-        methods = owner.body if isinstance(owner, ast.ClassDef) else []
-        return tree, next(each for each in methods if isinstance(each, ast.FunctionDef) and each.name == name)
+        return tree, next(each for each in vars(owner)["body"] if getattr(each, "name", "") == name)
     stub = package / "__init__.pyi"
     if stub.is_file():
         line = re.search(rf"^from \.([\w.]*) import (\w+) as {name}\b", stub.read_text("utf-8"), re.MULTILINE)
@@ -310,17 +309,14 @@ def _parsed(path: Path) -> ast.Module:
 
 def _value(default: ast.expr, tree: ast.Module) -> Any:
     """Return a default: a literal, or a constant of this module or of one that it imports from."""
-    if isinstance(default, ast.Lambda):  # of what is called, which is no option
-        return None
     if isinstance(default, ast.Name):
         for node in tree.body:
             if isinstance(node, ast.ImportFrom) and any(alias.name == default.id for alias in node.names):
                 return _value(default, _imported(node))
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-                if ast.unparse(target) == default.id:
-                    return ast.literal_eval(node.value)
-    return ast.literal_eval(default)
+            targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+            if isinstance(targets[0], ast.Name) and targets[0].id == default.id:
+                return ast.literal_eval(vars(node)["value"])
+    return None if isinstance(default, ast.Lambda) else ast.literal_eval(default)  # a callable is no option
 
 
 def _imported(node: ast.ImportFrom) -> ast.Module:
