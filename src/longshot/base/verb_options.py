@@ -35,13 +35,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 PACKAGE = Path(__file__).resolve().parents[1]
 SHORT = {"out": "-o", "tasks": "-t"} | dict.fromkeys(("backbone", "backbones", "judge"), "-b")
 SHORT |= dict.fromkeys(("method", "methods"), "-m")
-RARE = (
-    "force",
-    "engine",
-    "on",
-    "gpus_per_worker",
-    "retry_failed",
-)  # shown by --help-all where a command has groups
+# shown by --help-all where a command has groups
+RARE = ("force", "engine", "on", "gpus_per_worker", "retry_failed")
 _PLACES = {"file": FILE, "folder": FOLDER, "path": PATH}
 _PLACES |= {"file or URL": FILE_PLACE, "folder or URL": PLACE, "path or URL": PLACE}
 _REQUIRED: Any = object()

@@ -274,7 +274,7 @@ def serve(descriptor: int) -> None:
     control = socket.socket(fileno=descriptor)
     settings = json.loads(control.recv(1 << 20))
     submission, data = Path(settings["submission"]), Path(settings["data"])
-    starter: spawn.Starter
+    starter: Rooms | spawn.Forks
     try:
         if settings["room"] is None:
             _libc.prctl(_SUBREAPER, 1, 0, 0, 0)  # orphans are its children, and so are found
