@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import math
 import shutil
 import zipfile
 import zlib
@@ -112,7 +113,8 @@ def audit_entry(
         scores = [score for record in records for score in record.normalized_accuracy]
         tasks = tasks or scores
         loss = compare_paired(scores, tasks).difference
-        runs.append(AuditRun(variant, float(np.mean(scores)), loss.mean, loss.half, ""))
+        half = None if loss.half is None or math.isnan(loss.half) else loss.half
+        runs.append(AuditRun(variant, float(np.mean(scores)), loss.mean, half, ""))
     for copy in ("code", "noise-code", "shuffled-code"):
         shutil.rmtree(out / copy, ignore_errors=True)
     losses = [run for run in runs if run.loss is None or run.loss - (run.half or 0.0) > MATTERS]
