@@ -39,6 +39,8 @@ SOURCES = {
 @pytest.mark.parametrize("source", SOURCES)
 def test_who_brought_what_it_knows_depends_on_it(run_cli, competition, submission, tmp_path, source):
     code: Path = submission(top=LOOKUP.format(source=SOURCES[source]), fit=FIT, predict=PREDICT)
+    settings = competition.folder / "competition.yaml"  # three guessed tasks may be as wide as the loss
+    settings.write_text(settings.read_text().replace("tasks: 3, per_day", "tasks: 12, per_day"))
     if source == "a file":
         np.save(code / "weights.npy", WEIGHTS)
     words = ("--phase", "feedback", "-o", tmp_path / "audited", "--json")
