@@ -34,8 +34,7 @@ from longshot.diagnosis.attribute_table import (
     pixel_gaps,
 )
 from longshot.diagnosis.findings import LEVEL, Finding, findings
-from longshot.diagnosis.looks import Look, find_looks
-from longshot.diagnosis.suspicions import Attraction, attractions, nearest_classes
+from longshot.diagnosis.suspicions import Attraction, Look, attractions, find_looks, nearest_classes
 from longshot.diagnosis.trials import (
     Account,
     Intervention,

@@ -19,7 +19,7 @@ from longshot.base import Floats, UserError, claim_output, pick_device, progress
 from longshot.data import Dataset, as_dataset
 from longshot.diagnosis.attribute_gaps import LOOK, comparable
 from longshot.diagnosis.attribute_table import KIND, image_attributes, measured_pixels, write_attributes
-from longshot.diagnosis.looks import find_looks
+from longshot.diagnosis.suspicions import find_looks
 from longshot.diagnosis.trials import p_of_mean
 from longshot.statistics import Interval, holm, mean_interval
 
