@@ -121,8 +121,8 @@ def _fruits_links(root: Path) -> Iterable[tuple[str, Path]]:
                     frames.setdefault(int(file.name.removesuffix("_100.jpg")), file)
         for number in range(_PHOTOS):
             frame = int(number * _TURN * (max(frames) + 1) / _PHOTOS)
-            half, place = divmod(number, _PHOTOS // 2)
-            side = "between" if place < 2 else ("front", "back")[half]
+            half, position = divmod(number, _PHOTOS // 2)
+            side = "between" if position < 2 else ("front", "back")[half]
             if frame in frames:
                 yield f"{folder.name}/{side}-{frame:03}.jpg", frames[frame]
 

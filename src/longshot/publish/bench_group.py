@@ -122,8 +122,8 @@ class GroupCard:
         """Say on how many suites a series was measured, and on which or not on which."""
         words = f"{len(series.entries)} of {len(self.cards)}"
         if series.lacks:
-            few = len(series.entries) < len(series.lacks)
-            words += f": {', '.join(series.entries)}" if few else f", not {', '.join(series.lacks)}"
+            shorter = len(series.entries) < len(series.lacks)
+            words += f": {', '.join(series.entries)}" if shorter else f", not {', '.join(series.lacks)}"
         return SheetCell(words, value=len(series.entries))
 
     def _sizes(self, series: Sequence[SeriesOverSuites]) -> str:

@@ -180,7 +180,7 @@ def test_a_network_at_another_size_is_one_series_where_its_own_is_missing() -> N
         ("poor", "2 of 2"),
     ]
     assert "On small-1 rows show net(size=128)." in (GroupCard("all", cards).board_sheet.note)
-    both = (cards[0], a_board("small-1", net_128=0.5, net=0.6, poor=0.4))
-    assert sorted((row["model"].text, row["suites"].text) for row in rows_of(both)) == [
+    two_cards = (cards[0], a_board("small-1", net_128=0.5, net=0.6, poor=0.4))
+    assert sorted((row["model"].text, row["suites"].text) for row in rows_of(two_cards)) == [
         ("net", "2 of 2"), ("net(size=128)", "1 of 2, not large-1"), ("poor", "2 of 2"),
     ]  # fmt: skip
