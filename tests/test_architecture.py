@@ -50,6 +50,17 @@ def test_a_door_opens_what_it_names(room: str) -> None:
     assert {name for name in door.__all__ if getattr(door, name, None) is None} <= TYPES
 
 
+def test_a_name_stands_in_one_door() -> None:
+    """Whoever reads a name in a traceback or an import knows which room it is from."""
+    doors: dict[str, list[str]] = {}
+    for room in ROOMS:
+        declared = (PACKAGE / room / "__init__.pyi").read_text("utf-8")
+        for name in re.findall(r"^from \S+ import \w+ as (\w+)", declared, re.MULTILINE):
+            doors.setdefault(name, []).append(room)
+    repeated = {name: rooms for name, rooms in doors.items() if len(rooms) > 1}
+    assert repeated == {"inspect": ["api", "tasks"]}  # the verb, and what it is made of
+
+
 def test_what_counts_as_going_around_a_door(tmp_path: Path) -> None:
     """Lazy and type-only imports do; those of the own room, of the version and of verbs above the core do not.
 

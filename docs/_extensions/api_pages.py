@@ -22,7 +22,7 @@ ROOMS = {  # room → what its functions are about, those that users call (all t
     "longshot.competition": ("Competitions: for organisers and participants.", ""),
     "longshot.statistics": (
         "Statistics: arrays in, numbers out.",
-        "Calibration Comparison ConfusedPair Confusion Correlation CriticalDifference DatasetDifficulty "
+        "Calibration PairedComparison ConfusedPair Confusion Correlation CriticalDifference DatasetDifficulty "
         "Drop Interval Rolling Slope Stability benjamini_hochberg block_ranks bootstrap "
         "calibration compare_many compare_paired "
         "class_interval confidences confusion correlation critical_difference dataset_difficulty drops "

@@ -15,7 +15,7 @@ import longshot
 from longshot.audit import Overlap, leave_out_overlap
 from longshot.base import UserError, write_json
 from longshot.data import registry
-from longshot.models import read_seen, read_sidecar
+from longshot.models import read_seen, read_weights_sidecar
 from longshot.publish import read_board
 from longshot.studies import study_tables
 from longshot.training import load_state
@@ -55,7 +55,7 @@ JSON_READERS: dict[str, Callable[[Path, Path], Any]] = {
     "overlap.json": lambda path, _: Overlap.load(path),
     "photos.view.json": lambda path, _: longshot.open_dataset(path),
     "study/study.json": lambda path, _: study_tables(path.parent),
-    "net/network.json": lambda path, _: read_sidecar(path),
+    "net/network.json": lambda path, _: read_weights_sidecar(path),
     "net/training.json": _train,
     "features.json": lambda path, _: longshot.Features.load(path.with_suffix(".npy")),
     "bench/leaderboard.json": lambda path, _: read_board(path),

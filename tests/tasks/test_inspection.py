@@ -8,7 +8,7 @@ import pytest
 
 import longshot
 from longshot import UserError
-from longshot.tasks import FixedShape, Testbed, inspect, names_only, sample
+from longshot.tasks import FixedShape, Testbed, inspect, named_only, sample
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_testbed_that_fits_is_verified(bed: Testbed, dataset) -> None:
 
 def test_a_testbed_that_does_not_fit_says_what_differs(bed: Testbed, make_dataset) -> None:
     other = make_dataset({"a/x": 20, "a/y": 20, "b/other": 20})
-    by_names = bed.changed(bed.table, content={"small": names_only(bed.content["small"].images)})
+    by_names = bed.changed(bed.table, content={"small": named_only(bed.content["small"].images)})
     inspection = inspect(by_names, verify=True, datasets={"small": other})
     assert inspection.findings is not None and len(inspection.findings) > 1
     assert any(finding.startswith("small: 1 classes of ") for finding in inspection.findings)

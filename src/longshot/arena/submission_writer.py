@@ -101,10 +101,10 @@ def pack_backbone(name: str, number: int, packed: Packed) -> str:
 
 
 def _pack_network(name: str, number: int, packed: Packed) -> str:
-    from longshot.models import read_sidecar, weights_file
+    from longshot.models import read_weights_sidecar, weights_file
 
     path = weights_file(name)
-    call = str(read_sidecar(path)["network"])
+    call = str(read_weights_sidecar(path)["network"])
     foreign = [kind for kind in ("timm:", "hf:", "torch:") if kind in call]
     if foreign:
         raise UserError(
@@ -256,12 +256,12 @@ def _is_network(name: str) -> bool:
 
 def _trained_for(name: str) -> str:
     """Return the method of the algorithm that a saved network was trained with; else nearest class means."""
-    from longshot.models import read_sidecar, weights_file
+    from longshot.models import read_weights_sidecar, weights_file
     from longshot.training import get_algorithm
 
     if not Path(name).exists():
         return "protonet"
-    training = read_sidecar(weights_file(name)).get("training")
+    training = read_weights_sidecar(weights_file(name)).get("training")
     algorithm = training.get("algorithm") if isinstance(training, dict) else None
     return get_algorithm(str(algorithm)).method if algorithm else "protonet"
 

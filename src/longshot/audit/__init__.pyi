@@ -9,7 +9,7 @@ from .copies import say_copies as say_copies  # How many images are copies, in w
 from .dataset_sheet import DatasetSheet as DatasetSheet  # What there is to see in a dataset
 from .dataset_sheet import show_dataset as show_dataset  # Look at a dataset: classes, sizes, copies, odd images
 from .decisions import REVIEW_ENDING as REVIEW_ENDING  # of the file beside a dataset
-from .decisions import Verdict as Verdict  # keep or drop
+from .decisions import ImageVerdict as ImageVerdict  # keep or drop
 from .decisions import decide_images as decide_images  # Store one decision about some images, over any earlier one
 from .decisions import decided_rows as decided_rows  # Mark the images that a person keeps, and drops
 from .decisions import read_decisions as read_decisions  # Return key → verdict of the images decided about

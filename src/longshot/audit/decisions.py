@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from longshot.models import BackboneLike, Suspects
 
 REVIEW_ENDING = ".review.json"
-Verdict: TypeAlias = Literal["keep", "drop"]
-VERDICTS: tuple[Verdict, ...] = ("keep", "drop")
+ImageVerdict: TypeAlias = Literal["keep", "drop"]
+VERDICTS: tuple[ImageVerdict, ...] = ("keep", "drop")
 
 
 class Decision(LooseRecord):
@@ -48,7 +48,7 @@ class Decision(LooseRecord):
 
     key: str
     digest: str  # SHA-256 of the image's bytes, in hex
-    verdict: Verdict
+    verdict: ImageVerdict
     turn: int
     at: str  # UTC
 
@@ -76,7 +76,7 @@ def review_file(dataset: Dataset) -> Path:
     return cache_dir("reviews") / f"{hash_text(source)[:32]}{REVIEW_ENDING}"
 
 
-def read_decisions(dataset: Dataset) -> dict[str, Verdict]:
+def read_decisions(dataset: Dataset) -> dict[str, ImageVerdict]:
     """Return key → verdict of the images of a dataset that a person decided about.
 
     Parameters
@@ -140,7 +140,7 @@ def reviewed(suspects: Suspects, dataset: Dataset) -> Suspects:
     )
 
 
-def decide_images(dataset: Dataset, keys: Sequence[str], verdict: Verdict) -> list[str]:
+def decide_images(dataset: Dataset, keys: Sequence[str], verdict: ImageVerdict) -> list[str]:
     """Store one decision about some images, over any earlier one; return their keys.
 
     Parameters
@@ -294,7 +294,7 @@ def review_dataset(
         )
     if undo or keep or drop:
         changed = undo_decisions(data) if undo else []
-        pairs: tuple[tuple[Verdict, Sequence[str]], ...] = (("keep", keep), ("drop", drop))
+        pairs: tuple[tuple[ImageVerdict, Sequence[str]], ...] = (("keep", keep), ("drop", drop))
         for verdict, keys in pairs:
             changed += decide_images(data, keys, verdict) if keys else []
         return Review(_rows(data, []), changed, file)

@@ -164,7 +164,7 @@ from .cluster import join_cluster as join_cluster  # Join the cluster that `on` 
 from .executor import Crew as Crew  # Workers that all hold the same
 from .executor import Executor as Executor  # Where work runs
 from .executor import FailureList as FailureList  # The units of a folder that failed for good
-from .executor import Results as Results
+from .executor import Mapped as Mapped  # The pairs (key, result) of mapped work
 from .executor import Threads as Threads  # This machine
 from .executor import Tick as Tick  # a worker calls it after every n items
 from .executor import UnitsFailed as UnitsFailed  # Some units failed on every try

@@ -19,7 +19,7 @@ from longshot.base.cluster_nodes import PINS, Parcels, differences, living_nodes
 from longshot.base.engines import usable_cores
 from longshot.base.errors import UserError, note
 from longshot.base.errors import count as counted
-from longshot.base.executor import Executor, Key, MapCall, Payload, Result, Results
+from longshot.base.executor import Executor, Key, MapCall, Mapped, Payload, Result
 
 _ASKED = 5  # times that a node is asked whose workers die
 
@@ -61,7 +61,7 @@ class RayExecutor(Executor):
                 "lower {gpus_per_worker} or add nodes" if self.gpus else "add nodes with 'ray start'",
             )
 
-    def _compute(self, call: MapCall[Key, Payload, Result]) -> Results[Key, Result]:
+    def _compute(self, call: MapCall[Key, Payload, Result]) -> Mapped[Key, Result]:
         with self.turn:
             try:
                 yield from Job(self, call).run()

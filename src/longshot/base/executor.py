@@ -37,7 +37,7 @@ Tick: TypeAlias = Callable[
 Key = TypeVar("Key", bound=Hashable)
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
-Results = Generator[tuple[Key, Result], None, None]
+Mapped = Generator[tuple[Key, Result], None, None]
 
 
 class Stopped(Exception):
@@ -98,7 +98,7 @@ class Executor(ABC):
         count: int,
         workers: int | None = None,
         chunk: int = 64,
-    ) -> Results[Key, Result]:
+    ) -> Mapped[Key, Result]:
         """Yield (key, result) of every unit, as they are finished; wrap it in ``contextlib.closing``.
 
         ``units`` is read as workers become free, so that a million of them never sit in memory. An error ends it all
@@ -123,7 +123,7 @@ class Executor(ABC):
         return self._compute(MapCall(crew, units, bar, count, workers or 1, chunk))
 
     @abstractmethod
-    def _compute(self, call: MapCall[Key, Payload, Result]) -> Results[Key, Result]:
+    def _compute(self, call: MapCall[Key, Payload, Result]) -> Mapped[Key, Result]:
         """Do what ``map`` promises."""
 
     @abstractmethod
@@ -164,7 +164,7 @@ class Threads(Executor):
 
     slots = 1
 
-    def _compute(self, call: MapCall[Key, Payload, Result]) -> Results[Key, Result]:
+    def _compute(self, call: MapCall[Key, Payload, Result]) -> Mapped[Key, Result]:
         """Yield (key, result) as they are finished; any error or Ctrl-C stops units under way at their next tick."""
         work = call.crew.make(*call.crew.shared)
         if call.workers == 1:
@@ -211,7 +211,7 @@ class Threads(Executor):
 
 def _inline(
     work: Callable[[Payload, Tick], Result], units: Iterable[tuple[Key, Payload]], bar: Progress | None
-) -> Results[Key, Result]:
+) -> Mapped[Key, Result]:
     """Run units in the calling thread, which is the one worker."""
 
     def tick(number: int) -> None:

@@ -25,9 +25,10 @@ from longshot.evaluation import METRICS
 from longshot.statistics import percent
 
 if TYPE_CHECKING:
-    from longshot.evaluation import ClassChange, Compared, Outcome, RunComparison
+    from longshot.evaluation import ClassChange, Compared, RunComparison
+    from longshot.statistics import Verdict
 
-EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
+EXIT_CODES: dict[Verdict | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
 
 
 @click.command()

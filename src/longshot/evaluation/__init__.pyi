@@ -35,7 +35,6 @@ from .units import Unit as Unit  # tasks of a testbed that are measured at once,
 from .units import write_unit as write_unit  # write the rows of a unit
 from .units import read_columns as read_columns  # Some columns of a unit and its `seconds`, for a quick look
 from .verdicts import Compared as Compared  # Series B against series A on one testbed
-from .verdicts import Outcome as Outcome  # What a gate says: passed, failed, undecided
 from .verdicts import RunComparison as RunComparison  # What `compare` tells
 from .verdicts import RunSeries as RunSeries  # What was measured on one testbed of one run
 from .verdicts import SIGNIFICANCE as SIGNIFICANCE  # The level of all tests

@@ -11,8 +11,9 @@ import numpy as np
 from longshot.base import Floats, progress
 from longshot.evaluation.metrics import METRICS
 from longshot.statistics import (
-    Comparison,
     Interval,
+    PairedComparison,
+    Verdict,
     compare_many,
     holm,
     smallest_p,
@@ -68,7 +69,7 @@ def deciding_tasks(tasks: Sequence[int]) -> int:
 
 def compare_pairs(
     pairs: Sequence[SeriesPair], *, higher_is_better: bool = True, seed: int = 0
-) -> list[tuple[Comparison, float]]:
+) -> list[tuple[PairedComparison, float]]:
     """Test every pair, and correct by Holm's method over all of them.
 
     Parameters
@@ -82,14 +83,14 @@ def compare_pairs(
 
     Returns
     -------
-    list of (Comparison, float)
+    list of (PairedComparison, float)
         ``after`` against ``before``, and the corrected p; in the order of ``pairs``.
     """
     resamples = enough_resamples(len(pairs))
     groups: dict[Hashable, list[int]] = {}
     for position, pair in enumerate(pairs):
         groups.setdefault(pair.tasks, []).append(position)
-    results: dict[int, Comparison] = {}
+    results: dict[int, PairedComparison] = {}
     with progress("compare", total=len(pairs), unit="pairs") as bar:
         for group in groups.values():
             for start in range(0, len(group), _TOGETHER):
@@ -107,7 +108,6 @@ def compare_pairs(
 
 
 Policy: TypeAlias = Literal["pass", "fail"]
-Outcome: TypeAlias = Literal["passed", "failed", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Compared:
     testbed_hash: str
     a: RunSeries
     b: RunSeries
-    result: Comparison
+    result: PairedComparison
     p_holm: float  # sign-flip p, corrected for all comparisons made together
     higher_is_better: bool
     together: int = 1  # how many comparisons were made together
@@ -246,7 +246,7 @@ class RunComparison:
         ]
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> Verdict | None:
         """Tell whether the gates hold; None without one.
 
         ``failed`` where a series or a class is worse or a series missing, else ``undecided`` where chance may explain a

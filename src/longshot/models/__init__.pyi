@@ -113,7 +113,7 @@ from .networks.checkpoint import SIDECAR_FILE as SIDECAR_FILE  # the name of the
 from .networks.checkpoint import WEIGHTS_FILE as WEIGHTS_FILE  # the name of a saved network's weights
 from .networks.checkpoint import convert_checkpoint as convert_checkpoint  # Save published weights as a network
 from .networks.checkpoint import load_checkpoint as load_checkpoint  # Read a saved network and its sidecar
-from .networks.checkpoint import read_sidecar as read_sidecar  # Read the JSON beside the weights at `path`
+from .networks.checkpoint import read_weights_sidecar as read_weights_sidecar  # Read the JSON beside weights
 from .networks.checkpoint import save_checkpoint as save_checkpoint  # Write weights and sidecar
 from .networks.checkpoint import weights_file as weights_file  # Find the .safetensors in a folder
 from .networks.fixed_norms import prepare_fixed_norms as prepare_fixed_norms  # Rewrite a network for gradient steps

@@ -267,7 +267,7 @@ def unpack_mask(text: str, size: int) -> Bools:
 def training_stages(backbone: str) -> list[Stage]:
     """List what is known of the training of a backbone, or of several side by side, the last stage first."""
     from longshot.models.backbones import backbone_parts
-    from longshot.models.networks.checkpoint import SIDECAR_FILE, read_sidecar
+    from longshot.models.networks.checkpoint import SIDECAR_FILE, read_weights_sidecar
 
     stages: list[Stage] = []
     for part in backbone_parts(backbone):
@@ -277,7 +277,7 @@ def training_stages(backbone: str) -> list[Stage]:
             stage = published_stage(part)
             stages += [(stage, None)] if stage.dataset else []
             continue
-        story, seen = read_sidecar(sidecar), read_seen(sidecar.parent)
+        story, seen = read_weights_sidecar(sidecar), read_seen(sidecar.parent)
         data = story.get("data")
         own = {"weights": story["weights_hash"], "network": part, **(data if isinstance(data, dict) else {})}
         for number, facts in enumerate([own, *story.get("lineage", ())]):

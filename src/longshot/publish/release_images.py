@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from longshot.base import Floats, UserError, atomic, canonical_json, read_parquet
 from longshot.data import HALVES, Dataset
-from longshot.tasks import ContentEntry, ImageContent, Testbed, full_content, names_only, read_images
+from longshot.tasks import ContentEntry, ImageContent, Testbed, full_content, named_only, read_images
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
@@ -54,7 +54,7 @@ def read_names(dataset: Dataset, name: str, testbeds: Sequence[Testbed]) -> Sour
     used = pc.unique(pa.concat_arrays([bed.keys(name).cast(pa.string()) for bed in testbeds]))
     used = used.take(pc.sort_indices(used))
     if dataset.identity == "names" or any(bed.content[name].identity == "names" for bed in testbeds):
-        return SourceNames(keys, used, names_only(len(used), len(dataset)))
+        return SourceNames(keys, used, named_only(len(used), len(dataset)))
     return SourceNames(keys, used, read_images(dataset, dataset.find_rows(used)))
 
 
@@ -82,7 +82,7 @@ def load_names(path: Path, used: pa.Array) -> SourceNames:
         if rows.null_count:
             raise ValueError("it lacks images that the testbeds use")
         if entry.identity == "names":
-            return SourceNames(keys, used, names_only(len(used), len(keys)))
+            return SourceNames(keys, used, named_only(len(used), len(keys)))
         if pa.types.is_uint64(digests.type):  # before format 3: the first 8 bytes of each digest
             short = digests.take(rows).to_numpy(zero_copy_only=False).astype(">u8").view(np.uint8)
             content = ImageContent("content", len(used), len(keys), entry.digest, 64, short.reshape(-1, 8))

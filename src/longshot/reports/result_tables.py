@@ -49,7 +49,7 @@ from longshot.statistics import (
     CLASSES,
     TASKS,
     Interval,
-    Unit,
+    NumberUnit,
     bounds_text,
     mean_interval,
     percent,
@@ -337,7 +337,7 @@ def junit(command: str, cases: Sequence[tuple[str, str, str]]) -> str:
 def compared_sheet(compared: RunComparison) -> Sheet:
     """Return the table of a comparison: both means, their difference with its intervals, and what follows."""
     shares = compared.unit == "points"
-    unit: Unit = "points" if shares else "plain"
+    unit: NumberUnit = "points" if shares else "plain"
 
     def mean(pair: Compared, series: RunSeries, value: float) -> SheetCell:
         mark = compared.leak_marks.get((pair.testbed_hash, series.backbone), "")

@@ -16,7 +16,7 @@ from longshot.reports.report_data import COLUMNS, Cell, ReportData, ReportSeries
 from longshot.statistics import mean_interval, plus_minus, widths_differ
 
 if TYPE_CHECKING:
-    from longshot.statistics import Comparison, Interval
+    from longshot.statistics import Interval, PairedComparison
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ ComparedPairs: TypeAlias = dict[tuple[int, int, int], "CorrectedComparison"]
 class CorrectedComparison:
     """Two series on the tasks both have; p is corrected for all comparisons of the report."""
 
-    result: Comparison  # the second against the first
+    result: PairedComparison  # the second against the first
     p: float
 
     @property

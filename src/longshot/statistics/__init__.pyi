@@ -18,7 +18,7 @@ from .difficulty import unpaired_difficulty as unpaired_difficulty  # The same w
 from .difficulty import welch as welch  # Difference of two independent means, ā − b̄, with Welch's interval
 from .estimate_text import CLASSES as CLASSES  # What an interval over classes is about, in words
 from .estimate_text import TASKS as TASKS  # What an interval over tasks is about, in words
-from .estimate_text import Unit as Unit  # How a number is written: percent, points or plain
+from .estimate_text import NumberUnit as NumberUnit  # How a number is written: percent, points or plain
 from .estimate_text import bounds_text as bounds_text  # A number with the ends of its interval
 from .estimate_text import figures as figures  # A number of any size with so many significant figures
 from .estimate_text import half_text as half_text  # Half an interval alone, for a column of its own
@@ -32,7 +32,7 @@ from .intervals import mean_interval as mean_interval  # Mean of independent val
 from .intervals import normal_interval as normal_interval  # Meta-Dataset's interval
 from .intervals import t_p_value as t_p_value  # Two-sided p of a t statistic
 from .intervals import t_quantile as t_quantile  # The two-sided Student-t factor t with P(|T| ≤ t) = `level`
-from .paired import Comparison as Comparison  # B against A on n tasks, paired by task
+from .paired import PairedComparison as PairedComparison  # B against A on n tasks, paired by task
 from .paired import compare_many as compare_many  # Several comparisons on the same tasks, as :func:`compare_paired`
 from .paired import compare_paired as compare_paired  # Compare method B with method A on the same tasks
 from .paired import sign_flip_test as sign_flip_test  # Whether paired differences are symmetric around 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal, TypeAlias
 
-Unit: TypeAlias = Literal["percent", "points", "plain"]
+NumberUnit: TypeAlias = Literal["percent", "points", "plain"]
 TASKS = "other tasks of these classes"
 CLASSES = "other classes like these"
 _SCALES = {"percent": 100.0, "points": 100.0, "plain": 1.0}
@@ -14,7 +14,7 @@ _SCALES = {"percent": 100.0, "points": 100.0, "plain": 1.0}
 def plus_minus(
     mean: float | None,
     half: float | None = None,
-    unit: Unit = "percent",
+    unit: NumberUnit = "percent",
     digits: int = 1,
     *,
     signed: bool | None = None,
@@ -59,7 +59,7 @@ def plus_minus(
     return text if over_classes is None else f"{text} ({half_text(over_classes, unit, digits)})"
 
 
-def half_text(half: float, unit: Unit = "percent", digits: int = 1) -> str:
+def half_text(half: float, unit: NumberUnit = "percent", digits: int = 1) -> str:
     """Return half the width of an interval alone, where a column of its own has it.
 
     Parameters
@@ -137,7 +137,7 @@ def bounds_text(
     mean: float,
     low: float | None,
     high: float | None,
-    unit: Unit = "points",
+    unit: NumberUnit = "points",
     digits: int = 1,
     *,
     signed: bool = True,

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.estimate_text import TASKS, Unit, bounds_text, plus_minus
+from longshot.statistics.estimate_text import TASKS, NumberUnit, bounds_text, plus_minus
 
 
 def t_p_value(t: float, freedom: float) -> float:
@@ -81,11 +81,11 @@ class Interval:
         """Return half the interval's width: the number behind ±."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
-    def text(self, unit: Unit = "percent", digits: int = 1) -> str:
+    def text(self, unit: NumberUnit = "percent", digits: int = 1) -> str:
         """Return the estimate with half its interval, as ``84.3 ± 0.6``."""
         return plus_minus(self.mean, self.half, unit, digits)
 
-    def with_bounds(self, unit: Unit = "points", digits: int = 1) -> str:
+    def with_bounds(self, unit: NumberUnit = "points", digits: int = 1) -> str:
         """Return the estimate with the ends of its interval, as ``+1.2 [+0.8, +1.6]``."""
         return bounds_text(self.mean, self.low, self.high, unit, digits)
 

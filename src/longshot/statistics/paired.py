@@ -18,7 +18,7 @@ _CLOSE = 1e-9  # sums that differ by rounding alone count as equal
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """B against A on n tasks, paired by task; ``difference`` is B − A in the metric's own unit."""
 
     mean_a: float
@@ -45,7 +45,7 @@ def compare_paired(
     level: float = 0.95,
     resamples: int = 9999,
     seed: int = 0,
-) -> Comparison:
+) -> PairedComparison:
     """Compare method B with method A on the same tasks.
 
     d_i = b_i − a_i; difference d̄ ± t_{n−1} · s_d / √n; win, tie and loss rates count d_i above, at and below 0
@@ -65,7 +65,7 @@ def compare_paired(
 
     Returns
     -------
-    Comparison
+    PairedComparison
         Means, difference with its interval, rates and p values.
 
     Examples
@@ -92,7 +92,7 @@ def compare_many(
     level: float = 0.95,
     resamples: int = 9999,
     seed: int = 0,
-) -> list[Comparison]:
+) -> list[PairedComparison]:
     """Make several comparisons on the same tasks, as :func:`compare_paired`; all share their random signs.
 
     Parameters
@@ -106,7 +106,7 @@ def compare_many(
 
     Returns
     -------
-    list of Comparison
+    list of PairedComparison
         One per column of ``b``.
 
     Examples
@@ -129,7 +129,7 @@ def compare_many(
         better = difference if higher_is_better else -difference
         near = np.abs(difference) <= _CLOSE
         comparisons.append(
-            Comparison(
+            PairedComparison(
                 mean_a=float(values_a.mean()),
                 mean_b=float(values_b.mean()),
                 difference=interval,

@@ -31,7 +31,7 @@ from .binding import open_datasets as open_datasets  # bind a testbed to its dat
 from .binding import rebind as rebind  # find a testbed's images in another copy of a dataset
 from .content import ContentEntry as ContentEntry  # what a file's metadata holds of the images of one dataset
 from .content import ImageContent as ImageContent  # digests of the images that a testbed uses of one dataset
-from .content import names_only as names_only  # content of images whose bytes were not looked at
+from .content import named_only as named_only  # content of images whose bytes were not looked at
 from .content import pack as pack  # digests as text
 from .content import read_images as read_images  # read the digests of some images
 from .content import say_changed as say_changed  # the sentence about images that have other bytes
@@ -127,7 +127,7 @@ from .verification import Outcome as Outcome  # result of a check of images
 from .verification import worst_outcome as worst_outcome  # the outcome of several checks together
 from .words import check_sampler_settings as check_sampler_settings  # refuse settings that do nothing
 from .words import choice_of as choice_of  # the choice that a setting belongs to
-from .words import CLASSES as CLASSES  # words for classes
+from .words import CLASS_CHOICES as CLASS_CHOICES  # words for classes
 from .words import described as described  # a choice by its word as plain values
 from .words import INSTANCES as INSTANCES  # words for instances
 from .words import JUDGED as JUDGED  # words for instances that look at features

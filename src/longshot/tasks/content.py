@@ -154,7 +154,7 @@ def read_content(table: pa.Table, dataset: Dataset, *, rows: Ints | None = None)
     if rows is None:
         rows = dataset.find_rows(used_keys(table, dataset.name))
     if dataset.identity == "names":
-        return names_only(len(rows), len(dataset))
+        return named_only(len(rows), len(dataset))
     keys = dataset.keys.take(pa.array(rows))
     if not are_sorted(keys):
         rows = rows[pc.sort_indices(keys).to_numpy()]
@@ -168,7 +168,7 @@ def read_images(dataset: Dataset, rows: Ints) -> ImageContent:
     return full_content(np.concatenate([digests, pixels], axis=1), len(dataset))
 
 
-def names_only(images: int, of: int = 0) -> ImageContent:
+def named_only(images: int, of: int = 0) -> ImageContent:
     """Return the content of images whose bytes were not looked at."""
     return ImageContent("names", images, of)
 
@@ -176,7 +176,7 @@ def names_only(images: int, of: int = 0) -> ImageContent:
 def subset(content: ImageContent, keys: pa.Array, chosen: pa.Array) -> ImageContent:
     """Return the content of some (``chosen``) of the images (``keys``), both sorted."""
     if len(chosen) == len(keys) or content.identity == "names":
-        return content if len(chosen) == len(keys) else names_only(len(chosen), content.of)
+        return content if len(chosen) == len(keys) else named_only(len(chosen), content.of)
     rows = pc.index_in(chosen, value_set=keys).to_numpy(zero_copy_only=False)
     return full_content(content.digests[rows], content.of)
 
@@ -191,7 +191,7 @@ def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent
         together = pc.unique(pa.concat_arrays([keys, other_keys]))
         together = together.take(pc.sort_indices(together))
         if "names" in (content.identity, other.identity):
-            keys, content = together, names_only(len(together), content.of)
+            keys, content = together, named_only(len(together), content.of)
             continue
         changed = compare_content(keys, content.digests, other_keys, other.digests).changed
         if changed:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from longshot.base import Floats, Ints, TaskRows, UserError, note
 from longshot.statistics import mean_interval, percent
 from longshot.tasks.base import Pool
-from longshot.tasks.content import names_only, used_keys
+from longshot.tasks.content import named_only, used_keys
 from longshot.tasks.judges import (
     Judge,
     TaskScorer,
@@ -246,7 +246,7 @@ def reach_target(
     table = table.append_column("harder", pa.array((places >= tasks - harder).astype(np.int8)))
     joined = (
         parts[-1]
-        .changed(table, content={dataset.name: names_only(len(used_keys(table, dataset.name)))}, seed=seed)
+        .changed(table, content={dataset.name: named_only(len(used_keys(table, dataset.name)))}, seed=seed)
         .with_content({dataset.name: dataset})
     )
     uniform, final = (

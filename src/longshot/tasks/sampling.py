@@ -34,7 +34,7 @@ from longshot.data import (
 )
 from longshot.tasks.base import Classes, Instances, Shape, open_with_splits, settings_of
 from longshot.tasks.class_samplers import UniformClasses
-from longshot.tasks.content import names_only, read_content
+from longshot.tasks.content import named_only, read_content
 from longshot.tasks.drawing import DrawRecipe, draw, to_table
 from longshot.tasks.instance_samplers import UniformInstances
 from longshot.tasks.judges import (
@@ -147,7 +147,7 @@ def sample(
         As in ``embed``.
     shape : SHAPE, str or Shape
         How many classes, shots and queries. A word, or an object such as ``FixedShape(way=5)``.
-    classes : CLASSES, str or Classes
+    classes : CLASS_CHOICES, str or Classes
         Which classes. A word, or an object such as ``SiblingClasses(level=1)``.
     taxonomy : optional
         As in ``measure_distances``.
@@ -415,7 +415,7 @@ def _draw(
     used[drawn_tasks.support.values], used[drawn_tasks.query.values] = True, True
     rows = np.flatnonzero(used)
     content = (
-        names_only(len(rows), len(dataset)) if request.candidates else read_content(table, dataset, rows=rows)
+        named_only(len(rows), len(dataset)) if request.candidates else read_content(table, dataset, rows=rows)
     )
     return Testbed.create(
         table,

@@ -17,7 +17,7 @@ from longshot.tasks.columns import Task
 from longshot.tasks.content import (
     ImageContent,
     check_content,
-    names_only,
+    named_only,
     read_content,
     subset,
     used_keys,
@@ -138,7 +138,7 @@ class Testbed:
         contents = dict(content or {})
         for name in datasets:
             if name not in contents:
-                contents[name] = names_only(len(used_keys(table, name)))
+                contents[name] = named_only(len(used_keys(table, name)))
         meta = {
             "format": FORMAT,
             "datasets": dict(datasets),

@@ -225,7 +225,7 @@ _WORDS = _words()
 _FURTHER = {"shape": {"like:FILE": "shapes of another testbed"}}  # words that take more than settings
 _PLUGGED = {"shape": "shapes", "classes": "classes", "instances": "instances"}  # what a Plugin calls them
 _MEMBERS = {"shape": ("ways", "counts"), "classes": ("draw",), "instances": ("draw", "features_hash")}
-SHAPES, CLASSES, INSTANCES = (tuple(words) for words in _WORDS.values())
+SHAPES, CLASS_CHOICES, INSTANCES = (tuple(words) for words in _WORDS.values())
 _ALIKE = ("judge", "features", "held_out")  # settings of instances that go with classes="alike", too
 JUDGED = tuple(word for word, made in _WORDS["instances"].items() if made.judged)  # they look at features
 DIAL_SETTINGS: tuple[str, ...] = (

@@ -55,7 +55,7 @@ from longshot.models.networks.checkpoint import (
     fill,
     load_checkpoint,
     read_published,
-    read_sidecar,
+    read_weights_sidecar,
     remember_run,
     weights_file,
 )
@@ -341,7 +341,7 @@ class ForeignCheckpoint(Checkpoint):
 def open_checkpoint(name: str, *, device: str, sight: Sight, allow_download: bool) -> Checkpoint:
     """Open a saved network: its sidecar is read at once, its weights on first use."""
     path = weights_file(name)
-    story = read_sidecar(path)
+    story = read_weights_sidecar(path)
     kind = Checkpoint if is_own_network(str(story["network"])) else ForeignCheckpoint
     architecture = f"{story['network']} {story['size']}"
     return kind(name, path, architecture, sight.of(str(story["preprocessing"])), device)

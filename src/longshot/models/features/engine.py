@@ -24,8 +24,8 @@ from longshot.base import (
     Crew,
     FailureList,
     Ints,
+    Mapped,
     Progress,
-    Results,
     Threads,
     Tick,
     UnitsFailed,
@@ -154,7 +154,7 @@ def probe_speed(dataset: Dataset, backbone: Backbone, rows: Ints | None = None) 
     engine = Engine(backbone, dataset.store, 0, cores, cores)
     blocks = [chosen[start : start + engine.block] for start in range(0, len(chosen), engine.block)]
 
-    def answers(blocks: Sequence[Sequence[int]]) -> Results[int, Answer]:
+    def answers(blocks: Sequence[Sequence[int]]) -> Mapped[int, Answer]:
         units = ((len(rows), Batch(rows)) for rows in blocks)
         return Threads().map(Crew(lambda: engine), units, count=len(blocks), workers=engine.width)
 

@@ -219,7 +219,7 @@ def load_checkpoint(folder: str | Path) -> tuple[Network, dict[str, Any]]:
         The folder, or the weights file in it.
     """
     path = weights_file(folder)
-    story = read_sidecar(path)
+    story = read_weights_sidecar(path)
     tensors = read_tensors(path)
     if (weights_hash := hash_file(path)) != story["weights_hash"]:
         raise UserError(
@@ -291,7 +291,7 @@ def weights_file(folder: str | Path) -> Path:
     return path
 
 
-def read_sidecar(path: Path) -> dict[str, Any]:
+def read_weights_sidecar(path: Path) -> dict[str, Any]:
     """Read the JSON beside the weights at ``path``."""
     sidecar = path.with_suffix(".json")
     missing = UserError(

@@ -19,7 +19,7 @@ from longshot.reports.tables import Column, Sheet, SheetCell, make_sheet, series
 from longshot.statistics import bounds_text, mean_interval, percent, plus_minus, points, widths_differ
 
 if TYPE_CHECKING:
-    from longshot.statistics import Correlation, Drop, Interval, Slope, Unit
+    from longshot.statistics import Correlation, Drop, Interval, NumberUnit, Slope
 
 
 WINDOW = 200  # tasks, as in the semantic-sampling paper's figure 5
@@ -129,7 +129,7 @@ def _slope(line: Slope, over_classes: Interval) -> SheetCell:
 
 
 def _with_classes(
-    value: float, estimate: Correlation | Slope, over_classes: Interval | None, unit: Unit, digits: int
+    value: float, estimate: Correlation | Slope, over_classes: Interval | None, unit: NumberUnit, digits: int
 ) -> SheetCell:
     """Return a number with its interval, and in brackets the one over classes where its width differs noticeably."""
     low, high, wider = estimate.low, estimate.high, None

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from longshot.base import Record, UserError, hash_text
-from longshot.tasks import CLASSES, INSTANCES, JUDGED, SHAPES, choice_of, described, split_method
+from longshot.tasks import CLASS_CHOICES, INSTANCES, JUDGED, SHAPES, choice_of, described, split_method
 
 if TYPE_CHECKING:
     from longshot.data import Dataset
     from longshot.tasks import Testbed
 
 _CHOICES = ("shape", "classes", "instances")
-_KNOWN = {"shape": SHAPES, "classes": CLASSES, "instances": INSTANCES}
+_KNOWN = {"shape": SHAPES, "classes": CLASS_CHOICES, "instances": INSTANCES}
 _DEFAULTS = {"shape": "fixed", "classes": "uniform", "instances": "uniform"}
 # how a support is searched for, as opposed to who judges it and by what
 _SEARCH = ("name", "refine", "greedy", "start", "steps", "step_size", "projection", "rounds")

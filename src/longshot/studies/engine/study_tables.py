@@ -30,7 +30,7 @@ from longshot.studies.engine.claims import POPULATION
 
 if TYPE_CHECKING:
     from longshot.evaluation import Leak
-    from longshot.statistics import Interval, Unit
+    from longshot.statistics import Interval, NumberUnit
     from longshot.studies.engine.claims import JudgedClaim, Measured
 
 
@@ -258,7 +258,7 @@ def number_text(number: float | None, unit: str) -> str:
     return plus_minus(number, None, *_written(unit), signed=True)
 
 
-def _written(unit: str) -> tuple[Unit, int]:
+def _written(unit: str) -> tuple[NumberUnit, int]:
     """Return how numbers of a claim are written, and their digits."""
     return ("points", 1) if unit == "points" else ("plain", 2)
 
