@@ -66,11 +66,16 @@ def test_the_page_escapes_and_shows(beds: Path, tmp_path: Path, run_cli: RunCli)
     assert "20 of 20 tasks of 'shifted' have a cause" in printed
     assert "'dim' in 100 % of the support, 0 % of the queries, in every class" in printed
     assert "lie nearest to a support image of" in printed
-    assert "Gap: matched" in printed
+    assert "Gap: matched" in printed and "--intervene" not in printed
     text = page.read_text()
     assert "<b>gold" not in text and "&lt;b&gt;gold" in text
     assert text.count("data:image/webp") > 20
     assert "dim = yes · matched" in text
+
+
+def test_where_nothing_differs_the_next_step_is_named(beds: Path, run_cli: RunCli) -> None:
+    printed = run_cli("explain", beds / "matched.parquet", "--no-pixels").stdout
+    assert "0 of 20 tasks of 'matched' have a cause" in printed and "--backbone NETWORK --intervene" in printed
 
 
 def test_a_run_orders_tasks_and_correlates(beds: Path, dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:

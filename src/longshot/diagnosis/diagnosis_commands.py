@@ -273,10 +273,10 @@ def _print(explanation: Explanation, top: int, *, several: bool) -> None:
     if not several:
         return
     explained = sum(bool(task.findings) for task in explanation.tasks)
-    click.echo(
-        f"\n{explained:,} of {len(explanation.tasks):,} tasks of '{explanation.name}' have a cause among the "
-        f"attributes."
-    )
+    counted = f"{explained:,} of {len(explanation.tasks):,} tasks of '{explanation.name}'"
+    click.echo(f"\n{counted} have a cause among the attributes.")
+    if not (explained or explanation.accounts):
+        click.echo("A network sees more: --backbone NETWORK --intervene says what the loss is made of.")
     _print_sheet(page.cause_sheet(explanation))
     if explanation.loss_and_accuracy is not None:
         together = page.say_correlation(explanation.loss_and_accuracy)

@@ -124,12 +124,8 @@ def _drops(testbed: Testbed, facts: Mapping[str, Any]) -> Section | None:
     if not draws:
         return None
     held_out = any(drop.part == "held out" for drops in recorded for drop in drops)
-    return Section(
-        "drops",
-        "For the judges, and for others",
-        {"draws": draws, "held_out": held_out, "several": len(draws) > 1},
-        "testbed_drops",
-    )
+    values = {"draws": draws, "held_out": held_out, "several": len(draws) > 1}
+    return Section("drops", "For the judges, and for others", values, "testbed_drops")
 
 
 def _share_cell(share: Share, *, signed: bool = False) -> SheetCell:

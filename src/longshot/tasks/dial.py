@@ -83,12 +83,10 @@ def check_target(settings: Mapping[str, Any], choices: Mapping[str, Any]) -> tup
     for choice, word in {"shape": "fixed", "instances": "uniform", "classes": "uniform"}.items():
         if choices[choice] != word and (choice != "classes" or choice in names):
             remaining = ",".join(name for name in names if name != "classes")
-            remedy = (
-                f"leave it out, or {{ingredients:{remaining}}}" if choice == "classes" else "leave it out"
-            )
+            instead = f", or {{ingredients:{remaining}}}" if choice == "classes" else ""
             raise UserError(
                 f"{{target_accuracy:{target:g}}} chooses the {choice} itself, and {{{choice}}} is given",
-                remedy,
+                f"leave it out{instead}",
             )
     return names
 
@@ -239,8 +237,7 @@ def reach_target(
         if count
     ]
     places = np.random.default_rng([seed, tasks]).permutation(tasks)
-    first, last = (part.table.column_names for part in (parts[0], parts[-1]))
-    columns = [name for name in first if name in last]
+    columns = [name for name in parts[0].table.column_names if name in parts[-1].table.column_names]
     table = pa.concat_tables([part.table.select(columns) for part in parts]).take(pa.array(places))
     table = table.set_column(table.column_names.index("task"), "task", pa.array(np.arange(tasks)))
     table = table.append_column("harder", pa.array((places >= tasks - harder).astype(np.int8)))

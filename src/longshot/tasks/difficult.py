@@ -143,8 +143,7 @@ class JudgedInstances:
         ):  # as held-out networks are measured, so that the numbers of a table compare
             both_supports = TaskRows.concat([*pair.values()])
             networks = (*self.panel, *self.held_out)
-            halves = np.stack([self._accuracy(each, both_supports) for each in networks])
-            halves = halves.reshape(len(networks), 2, -1)
+            halves = np.stack([self._accuracy(each, both_supports).reshape(2, -1) for each in networks])
         measured: dict[str, NDArray[Any]] = {
             **{f"loss_{when}": loss for when, (loss, _) in zip(pair, measures, strict=True)},
             **dict(

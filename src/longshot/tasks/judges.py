@@ -102,11 +102,11 @@ def as_list(networks: Any) -> list[Any]:
 
 def named_networks(networks: BackboneLike | Sequence[BackboneLike] | None) -> list[tuple[BackboneLike, str]]:
     """List one network or several, each with its method: protonet unless another stands behind a colon."""
-    named: list[tuple[BackboneLike, str]] = []
-    for each in as_list(networks):
-        backbone, method = split_method(str(each)) if isinstance(each, str | Path) else (each, None)
-        named.append((backbone, method or PROTONET))
-    return named
+    parts = (
+        split_method(str(each)) if isinstance(each, str | Path) else (each, None)
+        for each in as_list(networks)
+    )
+    return [(backbone, method or PROTONET) for backbone, method in parts]
 
 
 def embedded_judges(

@@ -30,7 +30,7 @@ from longshot.data import (
     with_checked_attributes,
     with_taxonomy,
 )
-from longshot.statistics import percent, plus_minus, t_quantile
+from longshot.statistics import mean_interval, percent, plus_minus, t_quantile
 from longshot.tasks import columns
 from longshot.tasks.base import Classes, Pool
 from longshot.tasks.testbed import Testbed
@@ -256,9 +256,7 @@ def say_drops(sampler: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:
     return lines
 
 
-_ALONE = (
-    "for the judges alone: nobody was held out; of one judge's drop a ResNet-50 met 39 to 76 % on five sets"
-)
+_ALONE = "for the judges alone: nobody was held out; of one judge's drop a ResNet-50 met 39 to 76 % on 5 sets"
 _AGREE = 0.02  # networks whose accuracies differ by more are said to differ
 
 
@@ -268,10 +266,9 @@ def say_others(drops: Sequence[NetworkDrop]) -> list[str]:
     free = [drop for drop in drops if drop.part != "judge"]
     if not free:
         return [_ALONE]
-    lines = []
     searched, met = (float(np.mean([drop.drop.mean for drop in part])) for part in (judges, free))
-    if searched > 0.005:
-        lines.append(f"networks that took no part meet {percent(met / searched, 0)} % of the judges' drop")
+    share = f"networks that took no part meet {percent(met / max(searched, 1e-9), 0)} % of the judges' drop"
+    lines = [share] if searched > 0.005 else []
     if len(free) == 1:
         return [*lines, "a further network may lie elsewhere: hold out two or more to learn how far"]
     predicted = predict_network(free).text()
@@ -299,8 +296,6 @@ def predict_network(drops: Sequence[NetworkDrop]) -> Share:
 
 
 def _share(values: Floats) -> Share:
-    from longshot.statistics import mean_interval
-
     interval = mean_interval(values)
     return Share(mean=interval.mean, half=interval.half)
 

@@ -370,11 +370,10 @@ class PrototypeSwapper:
         log_factor = torch.where(own_class, 0.0, true - remainder)
         real = batch.label >= 0
         self.share = real / real.sum(-1, keepdim=True)  # mean over real queries
-        if objective.loss == "error":
-            self.share = self.share * log_factor.exp()
-            self.constant = torch.ones(len(part), 1, device=table.device)
-        else:
-            self.constant = -(self.share * log_factor.masked_fill(~real, 0)).sum(-1, keepdim=True)
+        error = objective.loss == "error"
+        constant = self.share if error else -self.share * log_factor.masked_fill(~real, 0)
+        self.constant = constant.sum(-1, keepdim=True)
+        self.share = self.share * log_factor.exp() if error else self.share
 
         cosine = objective.distance == "cosine"
         query = torch.nn.functional.normalize(batch.query, dim=-1) if cosine else batch.query
