@@ -59,7 +59,7 @@ def run_frame(site: Site, run: Item, index: RunIndex, here: str, sections: list[
     if any(bed.answered() and site.testbed_item(bed.hash) for bed in index.beds()):
         views |= {"Classes": "classes", "Confusions": "confusion"}
     tabs = tabs_of(run.url, here, views)
-    if any(len(bed.series) > 1 and site.testbed_item(bed.hash) for bed in index.beds()):
+    if index.rows and any(len(bed.series) > 1 and site.testbed_item(bed.hash) for bed in index.beds()):
         tabs += [("Compare", address("/compare", [("run", run.id)]), False)]
     tabs += tabs_of(f"{run.url}/report", here, {_HEADINGS.get(name, name): name for name in names})
     notices = list(dict.fromkeys(index.notes))[:3]
