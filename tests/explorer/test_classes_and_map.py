@@ -70,7 +70,8 @@ def test_classes_stand_with_their_accuracy(client: Client, right_by_class: dict[
 def test_a_class_has_its_images_from_the_worst(client: Client, right_by_class: dict[str, list[int]]) -> None:
     name = min(right_by_class, key=lambda each: right_by_class[each][0] / right_by_class[each][1])
     page = client.get(f"{client.item('run', 'first')}/class?bed=easy&series=ridge@pixels&class={name}").text
-    margins = [int(text) for text in re.findall(r"<bdi>margin ([+-]\d+)", page)]
+    written = re.findall(r"<bdi>margin ([+−]?\d+)", page)
+    margins = [int(text.replace("−", "-")) for text in written]
     counted = [tuple(map(int, pair)) for pair in re.findall(r"<bdi>right (\d+) of (\d+)</bdi>", page)]
     assert margins == sorted(margins) and len(margins) == len(counted) > 1
     assert [sum(column) for column in zip(*counted, strict=True)] == right_by_class[name]
