@@ -109,10 +109,11 @@ class ConnectedCompetition:
         if league not in info["leagues"]:
             raise UserError(f"There is no league '{league}' here; there are: {', '.join(info['leagues'])}.")
         check_submission(submission, league=league)
+        name = f"{Path(submission).resolve().name.removesuffix('.zip')}.zip"
         with tempfile.TemporaryDirectory(prefix="longshot-submit-") as folder:
             archive = Path(submission)
             if archive.is_dir():
-                archive = Path(folder, _zip_name(submission))
+                archive = Path(folder, name)
                 write_zip(Path(submission), archive)
             size, digest = archive.stat().st_size, hash_file(archive)
             if size > info["upload_bytes"]:
@@ -122,12 +123,7 @@ class ConnectedCompetition:
                     f"The submission has {size / 2**20:,.1f} MB, at most {most / 2**20:,.1f} are allowed",
                     "make it smaller",
                 )
-            wish: dict[str, Any] = {
-                "size": size,
-                "sha256": digest,
-                "name": _zip_name(submission),
-                "league": league,
-            }
+            wish: dict[str, Any] = {"size": size, "sha256": digest, "name": name, "league": league}
             wish |= {"phase": phase, "fact_sheet": None if sheet is None else dict(sheet)}
             upload = self._client.ask("POST", "/uploads", body=wish)
             return Receipt(**self._send(archive, upload))
@@ -413,8 +409,3 @@ def local_time(utc: str) -> str:
     moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
     universal, here = f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC", moment.astimezone()
     return f"{universal} ({here:%Y-%m-%d %H:%M} here)" if here.utcoffset() else universal
-
-
-def _zip_name(source: str | Path) -> str:
-    name = Path(source).resolve().name
-    return name if name.endswith(".zip") else f"{name}.zip"

@@ -35,7 +35,6 @@ from longshot.base import UserError, hash_file
 LEASE = 60.0  # seconds without a sign of life after which a worker counts as dead
 ATTEMPTS = 2  # runs of one seed that may die with their worker: one retry, then it is the platform's error
 PAUSED = "paused"  # the fact that says why no run is handed out
-_NO_NUMBER = "its score is not a finite number"
 
 
 class Claim(NamedTuple):
@@ -225,7 +224,7 @@ def finish(
     the transaction leaves files of a run that is done again, never a score without files.
     """
     if score is not None and not math.isfinite(score):
-        score, reason = None, _NO_NUMBER
+        score, reason = None, "its score is not a finite number"
     half = None if half is None or not math.isfinite(half) else half
     state = "failed" if score is None else "scored"
     with alone(store) as connection:

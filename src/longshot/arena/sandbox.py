@@ -184,9 +184,8 @@ def probe() -> str | None:
     done = subprocess.run(test, capture_output=True, text=True, timeout=60)
     if done.returncode == 0:
         return None
-    return (
-        f"bubblewrap cannot make a sandbox here ({done.stderr.strip()[-200:] or f'exit {done.returncode}'})"
-    )
+    reason = done.stderr.strip()[-200:] or f"exit {done.returncode}"
+    return f"bubblewrap cannot make a sandbox here ({reason})"
 
 
 def require() -> None:

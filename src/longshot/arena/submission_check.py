@@ -373,11 +373,9 @@ def stored_sheet(text: str | None) -> FactSheet:
         sheet = json.loads(text)
     except ValueError:
         sheet = text
-    return (
-        {str(key): str(value) for key, value in sheet.items()}
-        if isinstance(sheet, dict)
-        else {"summary": text}
-    )
+    if not isinstance(sheet, dict):
+        return {"summary": text}
+    return {str(key): str(value) for key, value in sheet.items()}
 
 
 def missing_fields(sheet: Mapping[str, str], fields: Sequence[str]) -> list[str]:
