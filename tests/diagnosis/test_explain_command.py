@@ -75,7 +75,9 @@ def test_the_page_escapes_and_shows(beds: Path, tmp_path: Path, run_cli: RunCli)
 
 def test_where_nothing_differs_the_next_step_is_named(beds: Path, run_cli: RunCli) -> None:
     printed = run_cli("explain", beds / "matched.parquet", "--no-pixels").stdout
-    assert "0 of 20 tasks of 'matched' have a cause" in printed and "--backbone NETWORK --intervene" in printed
+    assert (
+        "0 of 20 tasks of 'matched' have a cause" in printed and "--backbone NETWORK --intervene" in printed
+    )
 
 
 def test_a_run_orders_tasks_and_correlates(beds: Path, dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:
