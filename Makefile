@@ -14,6 +14,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# One more than processors: many tests wait for servers, browsers and sandboxes.
+WORKERS = $$(( $$($(PYTHON) -c 'import os; print(os.cpu_count() or 1)') + 1 ))
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long test-lowest coverage test-elsewhere bench docs lint release-check bump clean setup-dev
 
@@ -35,7 +37,7 @@ lint: $(VENV)/.dev
 	@tools/timed.sh lint bash -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python tools/check_names.py src tests benchmarks tools && $(BIN)/codespell && $(BIN)/python tools/release.py fragments && $(BIN)/python tools/budgets.py && $(BIN)/python tools/docstrings.py && $(BIN)/python tools/doors.py && $(BIN)/lint-imports --no-cache && $(BIN)/mypy'
 
 test: lint
-	@tools/timed.sh tests env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal --durations=20
+	@tools/timed.sh tests env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=20
 
 test-long: $(VENV)/.dev
 	@tools/timed.sh "long tests" env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal --durations=20 -m long
