@@ -130,7 +130,8 @@ def test_a_dropped_copy_leaves_the_other_free(noisy: Path) -> None:
 def test_review_lists_decides_and_takes_back(noisy: Path, run_cli: Callable[..., Any]) -> None:
     command = ("datasets", "review", noisy, "--backbone", "pixels", "--equal-files")
     listed = run_cli(*command)
-    assert "1 doubtful labels, 1 copies: 2 open, 0 kept and 0 dropped by hand." in listed.stdout
+    assert "1 doubtful label, 1 copy: 2 open, 0 kept and 0 dropped by hand." in listed.stdout
+    assert "Decide: --drop IMAGE" in listed.stdout
     run_cli("datasets", "review", noisy, "--drop", "red/99.png", "--keep", "green/77.png")
     decided = json.loads(run_cli(*command, "--json").stdout)
     assert {row["key"]: row["decision"] for row in decided["rows"]} == {

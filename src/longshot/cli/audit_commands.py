@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.base import PATH, echo_json, json_option, print_table, verb_options
+from longshot.base import PATH, count, echo_json, json_option, print_table, verb_options
 
 if TYPE_CHECKING:
     import longshot
@@ -229,10 +229,15 @@ def review(dataset: str, as_json: bool, **settings: Any) -> None:
         click.echo(f"{len(reviewed.changed):,} decided anew: {reviewed.file}")
         return
     click.echo(
-        f"{counts['label']:,} doubtful labels, {counts['copy']:,} copies: {counts['open']:,} open, {counts['keep']:,} "
-        f"kept and {counts['drop']:,} dropped by hand."
+        f"{count(counts['label'], 'doubtful label')}, {count(counts['copy'], 'copy', 'copies')}: "
+        f"{counts['open']:,} open, {counts['keep']:,} kept and {counts['drop']:,} dropped by hand."
     )
     more = len(reviewed.rows) - _SHOWN
     shown = [{**_doubt(row), "decision": row["decision"] or ""} for row in reviewed.rows[:_SHOWN]]
     if shown:
         print_table(shown, footer=f"… {more:,} more: --json lists all." if more > 0 else None)
+    if counts["open"]:
+        click.echo(
+            "Decide: --drop IMAGE leaves it out of all tasks, --keep IMAGE says that its label is right; or look at "
+            "them in the browser: longshot serve --review"
+        )
