@@ -178,7 +178,11 @@ def table_rows(text: str, heading: str) -> list[list[str]]:
     assert body is not None
     rows = re.findall(r"<tr>(.*?)</tr>", body[1], re.DOTALL)
     return [
-        [cell.strip() for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)] for row in rows
+        [
+            re.sub(r"<span[^>]*>|</span>", "", cell).strip()
+            for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)
+        ]
+        for row in rows
     ]
 
 
@@ -318,7 +322,7 @@ def test_details_written_by_a_bundle_are_harmless(tmp_path):
 
 def test_bars_of_difficulty_reach_from_the_worst_to_the_best():
     figure = difficulty_figure([Difficulty(ATTACK, 0.25, 0.75), Difficulty("b", -0.1, 0.5)], "d")
-    assert "25.0 / 75.0" in figure and "-10.0 / 50.0" in figure
+    assert "25.0 / 75.0" in figure and "−10.0 / 50.0" in figure
     assert ATTACK not in figure
     assert "25.0 / 75.0 ± 4.0" in difficulty_figure([Difficulty("a", 0.25, 0.75, 0.04)], "d")
 

@@ -304,7 +304,7 @@ class TestSplits:
         assert points(second) == [pytest.approx((0.008, 30)), pytest.approx((2.008, 20))]
         assert (first.get_linestyle(), second.get_linestyle()) == ("None", "-")
         assert np.array(segments(axes)[0]) == pytest.approx(np.array([[-0.008, 50], [-0.008, 70]]))
-        assert first.get_label() == "a (-5.00 per unit)"
+        assert first.get_label() == "a (−5.00 per unit)"
 
     def test_divergences_over_decades_stand_on_a_logarithmic_axis(self, canvas: Canvas) -> None:
         x = np.array([0.01, 1.0, 100.0])
@@ -316,7 +316,7 @@ class TestSplits:
         assert points(line) == [pytest.approx((-2, 60)), pytest.approx((2, 40))]
         assert points(marks) == [pytest.approx((-2, 60)), pytest.approx((0, 50)), pytest.approx((2, 40))]
         assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.01", "1", "100"]
-        assert marks.get_label() == "a (-5.00 per tenfold)"
+        assert marks.get_label() == "a (−5.00 per tenfold)"
 
     @pytest.mark.parametrize(("chance", "shown"), [(0.31, True), (0.29, False)])
     def test_chance_is_drawn_within_twice_the_span(self, canvas: Canvas, chance: float, shown: bool) -> None:

@@ -63,7 +63,7 @@ def test_accuracy_with_its_slope(tmp_path: Path) -> None:
     path = tmp_path / "accuracy.svg"
     accuracy_by_divergence([SERIES], path, title="5-way 5-shot", chance=0.4)
     text = path.read_text(encoding="utf-8")
-    assert "maml (-25.00 per unit)" in text
+    assert "maml (−25.00 per unit)" in text
     assert "chance" in text
     assert "5-way 5-shot" in text
     ticks = set(re.findall(r">(0\.\d)<", text))

@@ -62,7 +62,7 @@ MATCHES = {
     LABEL: "labels without doubt",
 }
 _CHANCE = 0.001  # p of as many suspicions by chance
-_SHARE = 0.1  # of tasks, or of classes for what is suspected class by class
+_SUSPECTED_SHARE = 0.1  # of tasks, or of classes for what is suspected class by class
 _RANDOM = 199  # random supports
 
 
@@ -100,7 +100,8 @@ def suspicions_of(gaps: Gaps, features: Features, suspects: Suspects, most: int 
     frequent = [
         kind
         for kind in sorted(named, key=lambda kind: -counts[kind])
-        if counts[kind] >= _SHARE * tasks and binom.sf(counts[kind] - 1, tasks, SUSPECTED) <= _CHANCE
+        if counts[kind] >= _SUSPECTED_SHARE * tasks
+        and binom.sf(counts[kind] - 1, tasks, SUSPECTED) <= _CHANCE
     ]
     chosen = [kind for kind in frequent if kind != LOOK][:most] + [kind for kind in frequent if kind == LOOK]
     suspicions = [_by_attribute(gaps, offsets, kind, *named[kind]) for kind in chosen]
@@ -208,7 +209,8 @@ def suspect_embeddings(
     return [
         Suspicion(kind, by_group, False, where, towards if kind == LEANING else None)
         for kind, by_group, where in zip((LEANING, SIDE), values, raised, strict=True)
-        if where.sum() >= _SHARE * len(groups) and binom.sf(where.sum() - 1, len(groups), level) <= _CHANCE
+        if where.sum() >= _SUSPECTED_SHARE * len(groups)
+        and binom.sf(where.sum() - 1, len(groups), level) <= _CHANCE
     ]
 
 
@@ -294,7 +296,7 @@ _STARTS = 6  # of k-means
 _ROWS = 20_000  # from which directions and centres come
 _TYPICAL = 12
 # A value's share in a look, how much more that is than elsewhere, and standard deviations of a number: to name it by.
-_SHARE, _AHEAD, _FAR = 0.6, 0.3, 0.8
+_IN_LOOK, _AHEAD, _FAR = 0.6, 0.3, 0.8
 
 
 @dataclass(frozen=True)
@@ -386,7 +388,7 @@ def _words(
             continue
         if column.value is not None:
             share, elsewhere = (float(numbers[finite & side].mean()) for side in (inside, ~inside))
-            if share >= _SHARE and share - elsewhere >= _AHEAD and column.attribute not in MEASURES:
+            if share >= _IN_LOOK and share - elsewhere >= _AHEAD and column.attribute not in MEASURES:
                 shared.append((elsewhere - share, f"{column.name}, {percent(share, 0)} %"))
         elif column.attribute in MEASURES:
             count = np.maximum(np.bincount(labels[finite]), 1)

@@ -15,6 +15,7 @@ from longshot.statistics.intervals import Floats, Interval, checked
 
 NOTICEABLE = 0.2  # two intervals whose widths differ by more than a fifth tell different stories
 _PRIOR_SCALE = 0.5  # of the prior of the classes' share, in standard errors over tasks; see TaskClasses
+_MANY_CLASSES = 64  # from which on a sparse product is worth SciPy's import
 _GRID = 600  # points of the numeric integral: more change a width by less than 1e-5 with up to 1,000 classes
 
 
@@ -237,6 +238,18 @@ class TaskClasses:
             freedom += count - 1
         return variance, freedom
 
+    def _shared(self, parts: Floats) -> Floats:
+        """Return MᵀM [K, K] for the matrix that has ``parts`` [M] where a task has a class."""
+        shape = (self.count, self.class_count)
+        if self.class_count > _MANY_CLASSES:
+            from scipy.sparse import csr_array  # a task has few of many classes
+
+            sparse = csr_array((parts, (self.task, self.member)), shape)
+            return np.asarray((sparse.T @ sparse).toarray(), np.float64)
+        dense = np.zeros(shape)
+        dense[self.task, self.member] = parts
+        return dense.T @ dense
+
     def _task_variance(self, residuals: Floats) -> float:
         """Return the variance of residuals [T] that the classes of a task, each adding its own part, leave over."""
         part = 1 / self.ways
@@ -247,11 +260,8 @@ class TaskClasses:
             return np.stack([_summed(self.member, own, self.class_count) for own in scaled.T], axis=1)
 
         if self._gram is None:
-            from scipy.sparse import csr_array  # a task has few of many classes
-
-            design = csr_array((part[self.task], (self.task, self.member)), (self.count, self.class_count))
             along = by_class(self._columns)
-            self._gram = np.linalg.eigh((design.T @ design).toarray() - along @ along.T)
+            self._gram = np.linalg.eigh(self._shared(part[self.task]) - along @ along.T)
         scale, directions = self._gram
         real = scale > 1e-9 * max(float(scale[-1]), 1e-12)
         explained = (directions.T @ by_class(residuals[:, None])[:, 0])[real] ** 2 / scale[real]
